@@ -1,0 +1,48 @@
+# Two commands matter: `make demo` and `make test`. Both make the environment they need.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# The environment is made again whenever its pins change.
+PINS := $(shell cat pyproject.toml constraints.txt core/headstay/_version.py | sha256sum | cut -c1-16)
+DEMO_STAMP := $(VENV)/.demo-$(PINS)
+DEV_STAMP := $(VENV)/.dev-$(PINS)
+JOBS ?= 2
+
+.PHONY: setup demo test check tests bench docs clean
+
+setup: $(DEV_STAMP)
+
+$(DEMO_STAMP):
+	test ! -e $(VENV) || ls $(VENV)/.*-$(PINS) >/dev/null 2>&1 || rm -rf $(VENV)
+	test -e $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[demo]"
+	touch $@
+
+$(DEV_STAMP): $(DEMO_STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: $(DEMO_STAMP)
+	$(BIN)/headstay demo
+
+test: check tests
+
+check: $(DEV_STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs cookbook core integrations
+	$(BIN)/mypy
+	$(BIN)/pyright
+	PYTHONPATH=core:integrations $(BIN)/lint-imports
+
+tests: $(DEV_STAMP)
+	$(BIN)/pytest -n $(JOBS)
+
+bench: $(DEV_STAMP)
+	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+
+docs: $(DEV_STAMP)
+	$(BIN)/pytest -n $(JOBS) tests/docs
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

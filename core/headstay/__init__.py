@@ -1,0 +1,52 @@
+"""headstay keeps the head of a prompt byte-stable, so that prefix caches and semantic caches hit."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from headstay._version import __version__
+
+if TYPE_CHECKING:
+    from headstay.flow import Flow, Settings
+    from headstay.headstore import HeadStore
+    from headstay.layout import Plan
+    from headstay.ledger import Ledger
+    from headstay.prompt import Prompt
+    from headstay.slots import Slot, Template
+    from headstay.values import Declared
+
+_HOME = {
+    "Declared": "headstay.values",
+    "Flow": "headstay.flow",
+    "HeadStore": "headstay.headstore",
+    "Ledger": "headstay.ledger",
+    "Plan": "headstay.layout",
+    "Prompt": "headstay.prompt",
+    "Settings": "headstay.flow",
+    "Slot": "headstay.slots",
+    "Template": "headstay.slots",
+}
+
+__all__ = [
+    "Declared",
+    "Flow",
+    "HeadStore",
+    "Ledger",
+    "Plan",
+    "Prompt",
+    "Settings",
+    "Slot",
+    "Template",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: `import headstay` itself stays cheap."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'headstay' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

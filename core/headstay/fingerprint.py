@@ -1,0 +1,118 @@
+"""Hashes over the blocks of a request.
+
+A *trail* is the joined digests of the blocks; a *link* is the hash of a trail up to some block and stands for
+everything before it. Two requests share a prefix exactly as far as their trails agree, so one comparison proves a
+prefix and a bisection finds where it broke.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import cast
+
+from headstay.canonical import DIGEST_BYTES, digest, size_of, wire_text
+from headstay.prompt import Block
+
+_TEXT_KEYS = frozenset({"type", "text", "cache_control", "prompt_cache_breakpoint", "annotations", "id", "index"})
+
+
+@lru_cache(maxsize=16_384)
+def text_digest(role: str, text: str) -> tuple[bytes, int]:
+    """Hash one text block; remembered, since an old message comes back in every call.
+
+    Args:
+        role: Who said it.
+        text: What was said.
+
+    Returns:
+        The digest and the size in bytes.
+    """
+    return digest(role, "text", text), size_of(text)
+
+
+def block_digest(role: str, block: Mapping[str, object]) -> tuple[bytes, int]:
+    """Hash one content block in wire form.
+
+    A text block hashes like the same text given as plain string content.
+
+    Args:
+        role: Who said it.
+        block: The block, markers included; they do not count.
+
+    Returns:
+        The digest and the size in bytes.
+    """
+    text = block.get("text")
+    if isinstance(text, str) and block.keys() <= _TEXT_KEYS and not block.get("annotations"):
+        return text_digest(role, text)
+    form = wire_text(block)
+    return digest(role, "block", form), size_of(form)
+
+
+def trail(blocks: Sequence[Block]) -> bytes:
+    """Join the digests of some blocks: one request continues another exactly when its trail starts with the other's."""
+    return b"".join([block.digest for block in blocks])
+
+
+def links(trail_: bytes, ends: Sequence[int]) -> tuple[bytes, ...]:
+    """Hash prefixes of a trail in one pass.
+
+    Args:
+        trail_: Joined block digests.
+        ends: Numbers of blocks, in rising order.
+
+    Returns:
+        One digest per prefix; it stands for everything up to there.
+    """
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    found: list[bytes] = []
+    position = 0
+    for end in ends:
+        state.update(trail_[position * DIGEST_BYTES : end * DIGEST_BYTES])
+        position = end
+        found.append(state.digest())
+    return tuple(found)
+
+
+def head_hash(tools: Sequence[bytes], system: Sequence[str]) -> bytes:
+    """Hash the head.
+
+    Args:
+        tools: Digests of the tool definitions, in wire order.
+        system: The system texts with their placeholders.
+    """
+    return digest("head", *tools, "system", *system)
+
+
+def request_hash(head: bytes, semi_static: str, trail_: bytes) -> bytes:
+    """Hash a whole request without its note."""
+    return digest("request", head, semi_static, trail_)
+
+
+def shared_blocks(before: bytes, after: bytes) -> int:
+    """Count the blocks that two trails share from the start, by bisection."""
+    low, high = 0, min(len(before), len(after)) // DIGEST_BYTES
+    while low < high:
+        middle = (low + high + 1) // 2
+        if before[: middle * DIGEST_BYTES] == after[: middle * DIGEST_BYTES]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def split_trail(trail_: bytes) -> list[bytes]:
+    """Take a trail apart into its block digests."""
+    return [trail_[start : start + DIGEST_BYTES] for start in range(0, len(trail_), DIGEST_BYTES)]
+
+
+def parameters_hash(parameters: Mapping[str, object], names: Sequence[str]) -> bytes:
+    """Hash the named parameters that are set, nested ones by their dotted name."""
+    found: list[str] = []
+    for name in names:
+        value: object = parameters
+        for part in name.split("."):
+            value = cast("Mapping[str, object]", value).get(part) if isinstance(value, Mapping) else None
+        if value is not None:
+            found.append(f"{name}={wire_text(value)}")
+    return digest("parameters", *found)

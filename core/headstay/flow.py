@@ -1,0 +1,404 @@
+"""One call from the application's request to the ledger's row, without the host's part in the middle.
+
+`prepare` takes the body as the host built it and returns what to send; `complete` takes what the provider reported.
+Both are quick and synchronous, so sync and async hosts share them. Neither raises into the call: when anything goes
+wrong inside, the application's own body goes out and the reason is recorded.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Literal
+
+from headstay.canonical import digest, size_of, wire_text
+from headstay.causes import Break
+from headstay.conversation import Match, breaks, held, match
+from headstay.divergence import HeadForm
+from headstay.errors import ConfigError, PrefixBreak
+from headstay.headstore import CallRecord, HeadRecord, HeadStore, LaneState
+from headstay.layout import BYTES_PER_TOKEN, Lane, Plan, arrange, lane_of
+from headstay.ledger.record import Ledger
+from headstay.ledger.row import Row
+from headstay.ledger.usage import Usage
+from headstay.ledger.verdict import Verdict, judge
+from headstay.prompt import Prompt, Wire
+from headstay.providers.rules import CacheRules, find_rules
+from headstay.values import Declared
+from headstay.verify import verify
+from headstay.wires import parse, render
+
+OnBreak = Literal["warn", "raise", "record"]
+Verify = Literal["off", "local"]
+
+_SAID_AT_MOST = 4_096
+_log = logging.getLogger("headstay")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for every call of one model.
+
+    Attributes:
+        agent: Name of the agent or chain; part of the lane.
+        declared: Templates and slots of the system text.
+        ttl: Name of the time to live, or None for the provider's default.
+        on_break: "warn" logs each break once with its remedy, "raise" is for tests, "record" only records.
+        verify: "local" reads every rendered request back before it is sent, "off" does not.
+    """
+
+    agent: str = ""
+    declared: Declared = Declared()
+    ttl: str | None = None
+    on_break: OnBreak = "warn"
+    verify: Verify = "local"
+
+    def check(self, rules: CacheRules, model: str) -> None:
+        """Refuse settings that cannot work for a model.
+
+        Raises:
+            ConfigError: An unknown TTL, `on_break` or `verify`; the message lists the valid ones.
+        """
+        if self.ttl is not None and self.ttl not in rules.ttls:
+            valid = ", ".join(f'"{name}"' for name in rules.ttls) or "none: leave ttl= out"
+            raise ConfigError(f"ttl={self.ttl!r} is not offered for {model or 'this model'}; valid: {valid}")
+        if self.on_break not in ("warn", "raise", "record"):
+            raise ConfigError(f'on_break={self.on_break!r}: say "warn", "raise" or "record"')
+        if self.verify not in ("off", "local"):
+            raise ConfigError(f'verify={self.verify!r}: say "off" or "local"; "provider" is not available yet')
+
+
+@dataclass(slots=True)
+class Call:
+    """One call on its way.
+
+    Attributes:
+        body: What to send.
+        wire: Its wire format.
+        started: When it was prepared, in seconds since the epoch.
+        breaks: Why it cannot read everything it might.
+        unverified: Why nothing can be said about it, or None.
+    """
+
+    body: dict[str, object]
+    wire: Wire
+    started: float
+    tenant: str | None = None
+    model: str = ""
+    rules: CacheRules | None = None
+    lane: Lane | None = None
+    plan: Plan | None = None
+    record: CallRecord | None = None
+    breaks: tuple[Break, ...] = ()
+    expected: int | None = None
+    gap: float | None = None
+    writer_in_flight: bool = False
+    unverified: str | None = None
+    notices: tuple[str, ...] = ()
+    clock: float = field(default_factory=time.monotonic)
+    first_token: float | None = None
+    done: bool = False
+
+    def began(self) -> None:
+        """Note the first token of the reply."""
+        if self.first_token is None:
+            self.first_token = time.monotonic() - self.clock
+
+
+class Flow:
+    """Prepares and completes the calls of one model.
+
+    Args:
+        settings: What holds for every call.
+        head_store: Where lanes, heads and conversations are kept.
+        ledger: Where every call leaves a row.
+    """
+
+    def __init__(
+        self, settings: Settings, *, head_store: HeadStore | None = None, ledger: Ledger | None = None
+    ) -> None:
+        self.settings = settings
+        self.head_store = head_store if head_store is not None else HeadStore()
+        self.ledger = ledger if ledger is not None else Ledger()
+        self._said: set[str] = set()
+        self._lock = Lock()
+        self._cold: dict[tuple[str, bytes], int] = {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by settings and stores."""
+        return _again, (self.settings, self.head_store, self.ledger)
+
+    def prepare(
+        self,
+        body: Mapping[str, object],
+        *,
+        wire: Wire,
+        endpoint: str = "",
+        tenant: str | None = None,
+        thread: str = "",
+        tail: str = "",
+        now: float | None = None,
+    ) -> Call:
+        """Arrange one request.
+
+        Args:
+            body: As the host built it; it is not changed.
+            wire: Its wire format.
+            endpoint: The base URL it goes to.
+            tenant: Whose call it is.
+            thread: The host's thread id, or empty.
+            tail: Per-call text for the human turn.
+            now: Seconds since the epoch; the machine's clock by default.
+
+        Returns:
+            The call; `body` is what to send.
+
+        Raises:
+            PrefixBreak: Only with `on_break="raise"`.
+        """
+        started = time.time() if now is None else now
+        try:
+            call = self._prepare(body, wire, endpoint, tenant, thread, tail, started)
+        except Exception as problem:  # noqa: BLE001 - I8: the application's own request goes out
+            return self.passed(body, wire, f"{type(problem).__name__}: {problem}", tenant=tenant, now=started)
+        self._report(call)
+        return call
+
+    def passed(
+        self,
+        body: Mapping[str, object],
+        wire: Wire,
+        reason: str,
+        *,
+        tenant: str | None = None,
+        now: float | None = None,
+    ) -> Call:
+        """Let a request go out as the application made it, and keep the reason."""
+        self._say(f"sent unchanged and unverified: {reason}")
+        started = time.time() if now is None else now
+        return Call(dict(body), wire, started, tenant, str(body.get("model", "")), unverified=reason)
+
+    def abandon(self, call: Call) -> None:
+        """Forget a call that was prepared only to be looked at."""
+        call.done = True
+        self._release(call)
+
+    def complete(self, call: Call, usage: Usage | None, *, error: BaseException | None = None) -> None:
+        """Account for one call; never raises.
+
+        Args:
+            call: As prepared.
+            usage: What the provider reported, or None.
+            error: The exception that ended the call, if one did.
+        """
+        if call.done:
+            return
+        call.done = True
+        try:
+            self._complete(call, usage, error)
+        except Exception as problem:  # noqa: BLE001 - accounting never raises into the caller
+            self._say(f"a call could not be accounted for: {type(problem).__name__}: {problem}")
+
+    def _prepare(
+        self,
+        body: Mapping[str, object],
+        wire: Wire,
+        endpoint: str,
+        tenant: str | None,
+        thread: str,
+        tail: str,
+        now: float,
+    ) -> Call:
+        prompt = parse(body, wire)
+        rules = find_rules(wire, prompt.model)
+        lane = lane_of(prompt, rules, tenant=tenant, endpoint=endpoint, agent=self.settings.agent)
+        call = Call(dict(body), wire, now, tenant, prompt.model, rules, lane)
+        if "previous_response_id" in body:
+            call.unverified = "the history is held by the provider (previous_response_id)"
+            return call
+        known = self.head_store.lane(lane.key)
+        plan = arrange(
+            prompt,
+            lane,
+            rules,
+            now,
+            declared=self.settings.declared,
+            tools=known.tools,
+            tail=tail,
+            ttl=self.settings.ttl if self.settings.ttl in rules.ttls else None,
+            bytes_per_token=known.bytes_per_token or BYTES_PER_TOKEN,
+        )
+        rendered = render(body, prompt, plan, rules)
+        if self.settings.verify != "off":
+            problems = verify(parse(rendered, wire), plan, rules)
+            if problems:
+                return self.passed(body, wire, "; ".join(problems), tenant=tenant, now=now)
+        call.body, call.plan, call.notices = rendered, plan, plan.notices
+        if not rules.known:
+            what = f"no cache rules for {prompt.model or 'this model'} on {wire}"
+            call.notices = (f"{what}: the parts are ordered, nothing else is sent", *call.notices)
+        self._place_in_conversation(call, prompt, plan, rules, lane, known, digest(thread).hex() if thread else "")
+        return call
+
+    def _place_in_conversation(
+        self, call: Call, prompt: Prompt, plan: Plan, rules: CacheRules, lane: Lane, known: LaneState, thread: str
+    ) -> None:
+        store = self.head_store
+        found = match(store, lane, thread, plan, prompt.blocks)
+        form = HeadForm(plan.head, {tool.name: wire_text(tool.wire) for tool in plan.tools})
+        stays = held(prompt, plan, rules)
+        call.breaks = breaks(store, lane, found, plan, form, stays)
+        head = store.head(lane.key, plan.head_hash)
+        call.expected, call.gap = _expected(found, call.breaks, head, plan, rules, known.bytes_per_token, call.started)
+        with self._lock:
+            waiting = self._cold.get((lane.key, plan.head_hash), 0)
+            call.writer_in_flight = waiting > 0 and (head is None or found.record is None)
+            self._cold[(lane.key, plan.head_hash)] = waiting + 1
+        before = found.record
+        name = digest(lane.scope, thread or found.link, repr(call.started)).hex()[:16]
+        call.record = CallRecord(
+            scope=lane.scope,
+            thread=thread,
+            link=found.link,
+            lane=lane.key,
+            head=plan.head_hash,
+            semi=digest(plan.semi_static),
+            model=lane.model,
+            trail=plan.trail if thread else b"",
+            conversation=before.conversation if before else name,
+            epoch=before.epoch + (1 if call.breaks else 0) if before else 0,
+            turn=before.turn + 1 if before else 0,
+            held=json.dumps(stays),
+            cached=None,
+            at=call.started,
+        )
+        if plan.tool_state is not known.tools:
+            store.save_lane(lane.key, replace(known, tools=plan.tool_state))
+        if head is None:
+            store.save_head(lane.key, HeadRecord(plan.head_hash, form, None, call.started))
+        else:
+            store.touch_head(lane.key, plan.head_hash, call.started)
+        store.save_call(call.record)
+
+    def _complete(self, call: Call, usage: Usage | None, error: BaseException | None) -> None:
+        lane, plan, rules, record = call.lane, call.plan, call.rules, call.record
+        self._release(call)
+        verdict = judge(
+            call.expected,
+            usage,
+            ttl_seconds=rules.ttl_seconds(self.settings.ttl) if rules else None,
+            gap_seconds=call.gap,
+            minimum_tokens=rules.min_tokens if rules else 0,
+            breaks=call.breaks,
+            writer_in_flight=call.writer_in_flight,
+            unverified=call.unverified,
+        )
+        if usage is not None and error is None and lane and plan and rules and record:
+            self._learn(call, usage, lane, plan, rules, record)
+        self.ledger.append(_row(call, usage, verdict, self.settings.agent, error))
+
+    def _release(self, call: Call) -> None:
+        if call.lane is None or call.plan is None:
+            return
+        key = (call.lane.key, call.plan.head_hash)
+        with self._lock:
+            left = self._cold.pop(key, 1) - 1
+            if left > 0:
+                self._cold[key] = left
+
+    def _learn(self, call: Call, usage: Usage, lane: Lane, plan: Plan, rules: CacheRules, record: CallRecord) -> None:
+        """Take from the usage what the next call's expectation is made of."""
+        note = size_of(plan.note.operator) + size_of(plan.note.user)
+        if usage.input_tokens < 256:
+            return
+        ratio = (plan.prefix_bytes + note) / usage.input_tokens
+        known = self.head_store.lane(lane.key)
+        if known.bytes_per_token is None or abs(known.bytes_per_token / ratio - 1) > 0.1:
+            self.head_store.save_lane(lane.key, replace(known, bytes_per_token=ratio))
+        if rules.max_markers:
+            cached = usage.cache_read_tokens + usage.cache_write_tokens
+        else:
+            cached = _floored(usage.input_tokens - note / ratio, rules)
+        self.head_store.confirm(record, cached)
+        if record.turn == 0 and usage.cache_read_tokens and not call.breaks:
+            head = HeadRecord(plan.head_hash, HeadForm((), {}), usage.cache_read_tokens, call.started)
+            self.head_store.save_head(lane.key, head)
+
+    def _report(self, call: Call) -> None:
+        for notice in call.notices:
+            self._say(notice)
+        if call.breaks and self.settings.on_break == "raise":
+            raise PrefixBreak("; ".join(f"{found.cause} at {found.path}: {found.remedy}" for found in call.breaks))
+        for found in call.breaks:
+            self._say(f"{found.cause} at {found.path} ({found.owner}): {found.remedy}")
+
+    def _say(self, line: str) -> None:
+        """Log a line once; with `on_break="record"` not at all."""
+        if self.settings.on_break == "record" or line in self._said or len(self._said) >= _SAID_AT_MOST:
+            return
+        self._said.add(line)
+        _log.warning("%s%s", f"{self.settings.agent}: " if self.settings.agent else "", line)
+
+
+def _again(settings: Settings, head_store: HeadStore, ledger: Ledger) -> Flow:
+    return Flow(settings, head_store=head_store, ledger=ledger)
+
+
+def _floored(tokens: float, rules: CacheRules) -> int:
+    whole = int(tokens) // rules.step * rules.step
+    whole -= whole % 128 if rules.step > 1 else 0
+    return whole if whole >= rules.min_tokens else 0
+
+
+def _expected(
+    found: Match,
+    broken: tuple[Break, ...],
+    head: HeadRecord | None,
+    plan: Plan,
+    rules: CacheRules,
+    bytes_per_token: float | None,
+    now: float,
+) -> tuple[int | None, float | None]:
+    """Say how many tokens an earlier call should have left readable, and how long ago that was."""
+    record = found.record
+    if record is not None and found.exact and not broken:
+        return record.cached, now - record.at
+    if head is None:
+        return 0, None
+    ratio = bytes_per_token or BYTES_PER_TOKEN
+    tokens = head.tokens if head.tokens is not None else plan.head_bytes / ratio
+    return _floored(tokens, rules) if not rules.max_markers else int(tokens), now - head.used
+
+
+def _row(call: Call, usage: Usage | None, verdict: Verdict, agent: str, error: BaseException | None) -> Row:
+    used = usage or Usage()
+    lane, record = call.lane, call.record
+    return Row(
+        ts=call.started,
+        lane=lane.key if lane else "",
+        head=call.plan.head_hash.hex() if call.plan else "",
+        epoch=record.epoch if record else 0,
+        conversation=record.conversation if record else "",
+        tenant=call.tenant,
+        name=agent or None,
+        provider=lane.provider if lane else "",
+        wire=call.wire,
+        model=call.model,
+        expected_read=call.expected,
+        input_tokens=usage.input_tokens if usage else None,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+        write_by_ttl=used.write_by_ttl,
+        output_tokens=used.output_tokens,
+        status=verdict.status,
+        cause=verdict.cause,
+        owner=verdict.owner,
+        breaks=call.breaks,
+        time_to_first_token_s=call.first_token,
+        duration_s=time.monotonic() - call.clock,
+        error=type(error).__name__ if error else None,
+        unverified=call.unverified or verdict.reason,
+        note="; ".join(call.notices) or None,
+    )

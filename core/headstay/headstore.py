@@ -1,0 +1,300 @@
+"""What the pure functions cannot know: a lane's tools and heads, and where each conversation was.
+
+One SQLite database, in memory or in a file. It holds head texts with their placeholders and hashes of everything
+else; no value that was cut out, no message and no reply is stored. Nothing is read across tenants or agents.
+"""
+
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, cast
+
+from headstay.database import connect, statements
+from headstay.divergence import HeadForm
+from headstay.errors import HeadStoreError
+from headstay.toolset import ToolState
+
+APPLICATION_ID = 0x68737402  # "hst" and a 2
+SCHEMA_VERSION = 1
+MAX_CALLS = 20_000
+MAX_HEADS = 32
+_PRUNE_EVERY = 256
+
+_SCHEMA = """
+CREATE TABLE lanes (lane TEXT PRIMARY KEY, tools TEXT NOT NULL, bytes_per_token REAL);
+CREATE TABLE heads (
+    lane TEXT NOT NULL, head BLOB NOT NULL, form TEXT NOT NULL, tokens INTEGER, used REAL NOT NULL,
+    PRIMARY KEY (lane, head)
+);
+CREATE TABLE calls (
+    scope TEXT NOT NULL, thread TEXT NOT NULL, link BLOB NOT NULL, lane TEXT NOT NULL, head BLOB NOT NULL,
+    semi BLOB NOT NULL, model TEXT NOT NULL, trail BLOB NOT NULL, conversation TEXT NOT NULL,
+    epoch INTEGER NOT NULL, turn INTEGER NOT NULL, held TEXT NOT NULL, cached INTEGER, at REAL NOT NULL,
+    PRIMARY KEY (scope, thread, link, lane, head, semi)
+);
+CREATE INDEX calls_at ON calls (at);
+CREATE INDEX calls_thread ON calls (scope, thread, at);
+"""
+
+_log = logging.getLogger("headstay.headstore")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """What is known of a lane.
+
+    Attributes:
+        tools: The order and form of its tools.
+        bytes_per_token: As its replies' usage showed, or None.
+    """
+
+    tools: ToolState = ToolState()
+    bytes_per_token: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRecord:
+    """One head of a lane.
+
+    Attributes:
+        head: Its hash.
+        form: Its texts and tools.
+        tokens: Its size as a reply's usage showed, or None.
+        used: When it was last sent, in seconds since the epoch.
+    """
+
+    head: bytes
+    form: HeadForm
+    tokens: int | None
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """Where a conversation was after one call.
+
+    Attributes:
+        scope: Tenant and agent, hashed.
+        thread: The host's thread id, hashed, or empty.
+        link: Hash of the body up to the end of this call's input.
+        lane: The lane's key.
+        head: Hash of the head.
+        semi: Hash of the semi-static block.
+        model: The model id.
+        trail: The body's block digests, kept only where there is a thread id.
+        conversation: Name of the conversation, in hex.
+        epoch: Which life of the head this is for the conversation, from 0.
+        turn: How many calls of the conversation came before.
+        held: Hashes of what should have stayed, as JSON: per-conversation values and what re-keys the messages.
+        cached: Tokens that the reply's usage showed to be in the cache now, or None.
+        at: When the call started, in seconds since the epoch.
+    """
+
+    scope: str
+    thread: str
+    link: bytes
+    lane: str
+    head: bytes
+    semi: bytes
+    model: str
+    trail: bytes
+    conversation: str
+    epoch: int
+    turn: int
+    held: str
+    cached: int | None
+    at: float
+
+    @property
+    def key(self) -> tuple[str, str, bytes, str, bytes, bytes]:
+        """The primary key."""
+        return (self.scope, self.thread, self.link, self.lane, self.head, self.semi)
+
+
+_CALL = "scope, thread, link, lane, head, semi, model, trail, conversation, epoch, turn, held, cached, at"
+
+
+class HeadStore:
+    """Lane, head and conversation records, for several threads and processes.
+
+    Args:
+        path: A file, created with mode 0600, or None to keep everything in memory. It must lie on a local disk.
+        strict: Raise when the file cannot be used, instead of warning once and working in memory.
+
+    Raises:
+        HeadStoreError: Only with `strict`: the file cannot be opened or is no head store.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, strict: bool = False) -> None:
+        self._path = None if path is None or os.fspath(path) == ":memory:" else Path(path).expanduser().absolute()
+        self._strict = strict
+        self._lock = Lock()
+        self._pid = os.getpid()
+        self._inserts = 0
+        self.failures: list[str] = []
+        self._connection: sqlite3.Connection | None = self._open()
+
+    def lane(self, lane: str) -> LaneState:
+        """Return what is known of a lane."""
+        rows = self._run("SELECT tools, bytes_per_token FROM lanes WHERE lane = ?", (lane,))
+        if not rows:
+            return LaneState()
+        stored = cast("dict[str, Any]", json.loads(rows[0][0]))
+        return LaneState(ToolState(tuple(stored["order"]), stored["forms"]), rows[0][1])
+
+    def save_lane(self, lane: str, state: LaneState) -> None:
+        """Keep what is known of a lane."""
+        tools = json.dumps({"order": state.tools.order, "forms": dict(state.tools.forms)}, ensure_ascii=False)
+        self._run("INSERT OR REPLACE INTO lanes VALUES (?, ?, ?)", (lane, tools, state.bytes_per_token))
+
+    def head(self, lane: str, head: bytes) -> HeadRecord | None:
+        """Return one head of a lane, or None."""
+        rows = self._run("SELECT head, form, tokens, used FROM heads WHERE lane = ? AND head = ?", (lane, head))
+        return _head(rows[0]) if rows else None
+
+    def heads(self, lane: str) -> list[HeadRecord]:
+        """Return the heads of a lane, last used first, at most 32."""
+        rows = self._run(
+            "SELECT head, form, tokens, used FROM heads WHERE lane = ? ORDER BY used DESC, head LIMIT ?",
+            (lane, MAX_HEADS),
+        )
+        return [_head(row) for row in rows]
+
+    def save_head(self, lane: str, record: HeadRecord) -> None:
+        """Keep a head of a lane."""
+        form = json.dumps({"system": record.form.system, "tools": dict(record.form.tools)}, ensure_ascii=False)
+        self._run(
+            "INSERT INTO heads VALUES (?, ?, ?, ?, ?) ON CONFLICT (lane, head) DO UPDATE SET "
+            "tokens = coalesce(excluded.tokens, tokens), used = max(used, excluded.used)",
+            (lane, record.head, form, record.tokens, record.used),
+        )
+
+    def touch_head(self, lane: str, head: bytes, used: float) -> None:
+        """Note that a head was sent."""
+        self._run("UPDATE heads SET used = max(used, ?) WHERE lane = ? AND head = ?", (used, lane, head))
+
+    def calls(self, scope: str, thread: str, links: Sequence[bytes]) -> list[CallRecord]:
+        """Return the calls that ended at one of some links, newest first."""
+        marks = ", ".join("?" * len(links))
+        rows = self._run(
+            f"SELECT {_CALL} FROM calls WHERE scope = ? AND thread = ? AND link IN ({marks}) ORDER BY at DESC",  # noqa: S608
+            (scope, thread, *links),
+        )
+        return [CallRecord(*row) for row in rows]
+
+    def latest(self, scope: str, thread: str) -> CallRecord | None:
+        """Return the last call of a thread, or None."""
+        rows = self._run(
+            f"SELECT {_CALL} FROM calls WHERE scope = ? AND thread = ? ORDER BY at DESC, turn DESC LIMIT 1",  # noqa: S608
+            (scope, thread),
+        )
+        return CallRecord(*rows[0]) if rows else None
+
+    def save_call(self, call: CallRecord) -> None:
+        """Keep where a conversation is."""
+        values = tuple(getattr(call, name) for name in _CALL.split(", "))
+        self._run(f"INSERT OR REPLACE INTO calls ({_CALL}) VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
+        self._inserts += 1
+        if self._inserts % _PRUNE_EVERY == 0:
+            self._run(
+                "DELETE FROM calls WHERE at < (SELECT at FROM calls ORDER BY at DESC LIMIT 1 OFFSET ?)", (MAX_CALLS,)
+            )
+
+    def confirm(self, call: CallRecord, cached: int) -> None:
+        """Note how many tokens a call left in the cache."""
+        self._run(
+            "UPDATE calls SET cached = ? WHERE (scope, thread, link, lane, head, semi) = (?, ?, ?, ?, ?, ?)",
+            (cached, *call.key),
+        )
+
+    def close(self) -> None:
+        """Let go of the file; a later use opens it again. What was kept in memory stays."""
+        with self._lock:
+            if self._path is not None and self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._path is None:
+            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            for statement in statements(_SCHEMA):
+                connection.execute(statement)
+            return connection
+        try:
+            return connect(
+                self._path,
+                schema=_SCHEMA,
+                application_id=APPLICATION_ID,
+                version=SCHEMA_VERSION,
+                what="head store",
+                error=HeadStoreError,
+            )
+        except HeadStoreError as problem:
+            if self._strict:
+                raise
+            return self._fall_back(str(problem))
+
+    def _fall_back(self, problem: str) -> sqlite3.Connection:
+        """Go on in memory. The file is left as it is, for whoever has to look into it."""
+        self.failures.append(problem)
+        _log.warning("%s Working in memory until the process ends.", problem)
+        self._path = None
+        return self._open()
+
+    def _run(self, query: str, values: tuple[object, ...]) -> list[Any]:
+        with self._lock:
+            return self._locked(lambda connection: connection.execute(query, values).fetchall())
+
+    def _locked(self, work: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
+        if self._path is not None and self._pid != os.getpid():
+            self._connection = None  # a connection must not be used, nor closed, across a fork
+        self._pid = os.getpid()
+        if self._connection is None:
+            self._connection = self._open()
+        try:
+            return work(self._connection)
+        except sqlite3.Error as problem:
+            if self._path is None:
+                raise
+            message = f"the head store {self._path} cannot be used: {problem}."
+            if self._strict:
+                raise HeadStoreError(message) from problem
+            self._connection = self._fall_back(message)
+            return work(self._connection)
+
+    def __enter__(self) -> "HeadStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None and self._pid == os.getpid():
+            connection.close()
+
+    def __copy__(self) -> "HeadStore":
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "HeadStore":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (None if self._path is None else str(self._path), self._strict)
+
+    def __repr__(self) -> str:
+        return f"HeadStore({str(self._path)!r})" if self._path else "HeadStore()"
+
+
+def _reopen(path: str | None, strict: bool) -> HeadStore:
+    return HeadStore(path, strict=strict)
+
+
+def _head(row: Any) -> HeadRecord:
+    stored = cast("dict[str, Any]", json.loads(row[1]))
+    return HeadRecord(row[0], HeadForm(tuple(stored["system"]), stored["tools"]), row[2], row[3])

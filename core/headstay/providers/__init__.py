@@ -1,0 +1,1 @@
+"""One pure module per wire format, and the dated rules they go by."""

@@ -1,0 +1,198 @@
+"""Anthropic Messages: request body to `Prompt`, and `Plan` back to a request body.
+
+Rules: platform.claude.com/docs/en/build-with-claude/prompt-caching, seen 2026-11-29.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from headstay.canonical import without_markers
+from headstay.errors import WireError
+from headstay.fingerprint import block_digest, text_digest
+from headstay.layout import Plan, PlannedMarker, Tier
+from headstay.prompt import Block, Kind, Marker, Prompt, Role, Tool
+
+Body = Mapping[str, object]
+
+_NOT_PARAMETERS = frozenset({"model", "messages", "system", "tools", "stream", "metadata", "cache_control"})
+_KINDS: dict[str, Kind] = {
+    "text": "text",
+    "image": "image",
+    "document": "other",
+    "tool_use": "tool_call",
+    "server_tool_use": "tool_call",
+    "mcp_tool_use": "tool_call",
+    "tool_result": "tool_result",
+    "thinking": "thinking",
+    "redacted_thinking": "thinking",
+}
+
+
+def parse(body: Body) -> Prompt:
+    """Read a request body.
+
+    Args:
+        body: The JSON object posted to `/v1/messages`, or the SDK's keyword arguments.
+
+    Returns:
+        The neutral request; it refers to the body's own messages.
+
+    Raises:
+        WireError: A field is not of the form the API takes.
+    """
+    messages = _objects(body.get("messages", ()), "messages")
+    markers = _request_marker(body)
+    tools = _objects(body.get("tools") or (), "tools")
+    markers += [Marker("tools", index, 0, ttl) for index, tool in enumerate(tools) if (ttl := _ttl(tool)) != ""]
+    system, system_markers = _system(body.get("system"))
+    blocks: list[Block] = []
+    message_markers: list[Marker] = []
+    for number, message in enumerate(messages):
+        _read_message(number, message, blocks, message_markers)
+    return Prompt(
+        wire="anthropic-messages",
+        model=str(body.get("model", "")),
+        tools=tuple(_tool(tool) for tool in tools),
+        system=system,
+        messages=messages,
+        blocks=tuple(blocks),
+        parameters={key: value for key, value in body.items() if key not in _NOT_PARAMETERS},
+        markers=(*markers, *system_markers, *message_markers),
+    )
+
+
+def _objects(value: object, where: str) -> Sequence[Mapping[str, object]]:
+    if not isinstance(value, (list, tuple)):
+        raise WireError(f"{where}: expected a list of objects, got {type(value).__name__}")
+    return cast("Sequence[Mapping[str, object]]", value)
+
+
+def _ttl(block: Mapping[str, object]) -> str | None:
+    """Return the TTL of a block's marker: None for the default, an empty text where there is no marker."""
+    marker = block.get("cache_control")
+    if not isinstance(marker, Mapping):
+        return ""
+    ttl = cast("Mapping[str, object]", marker).get("ttl")
+    return None if ttl is None else str(ttl)
+
+
+def _request_marker(body: Body) -> list[Marker]:
+    ttl = _ttl(body)
+    return [] if ttl == "" else [Marker("request", ttl=ttl)]
+
+
+def _tool(wire: Mapping[str, object]) -> Tool:
+    kind = str(wire.get("type") or "custom")
+    return Tool(str(wire.get("name") or kind), kind == "custom", bool(wire.get("defer_loading")), wire)
+
+
+def _system(system: object) -> tuple[tuple[str, ...], list[Marker]]:
+    if system is None:
+        return (), []
+    if isinstance(system, str):
+        return ((system,) if system else ()), []
+    blocks = _objects(system, "system")
+    texts = tuple(str(block.get("text", "")) for block in blocks)
+    return texts, [Marker("system", 0, index, ttl) for index, block in enumerate(blocks) if (ttl := _ttl(block)) != ""]
+
+
+def _read_message(number: int, message: Mapping[str, object], blocks: list[Block], markers: list[Marker]) -> None:
+    said_by = str(message.get("role", "user"))
+    content = message.get("content")
+    role: Role = "assistant" if said_by == "assistant" else "system" if said_by == "system" else "user"
+    if isinstance(content, str):
+        blocks.append(Block(role, "text" if content.strip() else "other", number, 0, *text_digest(said_by, content)))
+        return
+    for index, block in enumerate(_objects(content or (), f"messages[{number}].content")):
+        kind = _KINDS.get(str(block.get("type")), "other")
+        if kind == "text" and not str(block.get("text", "")).strip():
+            kind = "other"
+        who: Role = "tool" if kind == "tool_result" else role
+        blocks.append(Block(who, kind, number, index, *block_digest(said_by, block)))
+        if (ttl := _ttl(block)) != "":
+            markers.append(Marker("messages", number, index, ttl))
+        elif kind == "tool_result" and "cache_control" in str(block.get("content", "")):
+            markers.append(Marker("messages", number, index, None))
+
+
+def render(body: Body, prompt: Prompt, plan: Plan) -> dict[str, object]:
+    """Write a plan into a request body.
+
+    Args:
+        body: The body `prompt` was read from; it is not changed.
+        prompt: The request.
+        plan: Its arrangement.
+
+    Returns:
+        A new body. Whatever the plan does not touch is the application's own object.
+    """
+    planned = {(marker.tier, marker.message, marker.part): marker for marker in plan.markers}
+    result = {key: value for key, value in body.items() if key != "cache_control"}
+    if plan.tools:
+        result["tools"] = [
+            _marked(without_own(tool.wire), planned.get(("tools", index, 0))) for index, tool in enumerate(plan.tools)
+        ]
+    if prompt.system:
+        result["system"] = _render_system(body.get("system"), plan, planned)
+    result["messages"] = _render_messages(prompt, plan)
+    return result
+
+
+def without_own(block: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a block without the marker the application put on it."""
+    if "cache_control" not in block:
+        return block
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+def _marked(block: Mapping[str, object], marker: PlannedMarker | None) -> Mapping[str, object]:
+    if marker is None:
+        return block
+    control: dict[str, object] = {"type": "ephemeral"}
+    if marker.ttl is not None:
+        control["ttl"] = marker.ttl
+    return {**block, "cache_control": control}
+
+
+def _render_system(
+    system: object, plan: Plan, planned: Mapping[tuple[Tier, int, int], PlannedMarker]
+) -> str | list[Mapping[str, object]]:
+    bare = isinstance(system, str)
+    if bare and not plan.semi_static and ("system", 0, 0) not in planned:
+        return plan.head[0]
+    given: Sequence[Mapping[str, object]] = (
+        [{"type": "text", "text": system}] if bare else cast("Sequence[Mapping[str, object]]", system)
+    )
+    rendered = [
+        _marked({**without_own(block), "text": text}, planned.get(("system", 0, index)))
+        for index, (block, text) in enumerate(zip(given, plan.head, strict=True))
+    ]
+    if plan.semi_static:
+        block: Mapping[str, object] = {"type": "text", "text": plan.semi_static}
+        rendered.append(_marked(block, planned.get(("system", 0, len(plan.head)))))
+    return rendered
+
+
+def _render_messages(prompt: Prompt, plan: Plan) -> list[Mapping[str, object]]:
+    messages = list(prompt.messages)
+    for number in {marker.message for marker in prompt.markers if marker.tier == "messages"}:
+        messages[number] = cast("Mapping[str, object]", without_markers(messages[number]))
+    for marker in plan.markers:
+        if marker.tier == "messages":
+            content = _content(messages[marker.message])
+            content[marker.part] = _marked(content[marker.part], marker)
+            messages[marker.message] = {**messages[marker.message], "content": content}
+    if plan.note.user:
+        number = plan.note.message
+        content = [*_content(messages[number]), {"type": "text", "text": plan.note.user}]
+        messages[number] = {**messages[number], "content": content}
+    if plan.note.operator:
+        messages.append({"role": "system", "content": plan.note.operator})
+    return messages
+
+
+def _content(message: Mapping[str, object]) -> list[Mapping[str, object]]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return list(cast("Sequence[Mapping[str, object]]", content or ()))

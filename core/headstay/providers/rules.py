@@ -1,0 +1,229 @@
+"""What each provider does with a prefix, as dated data.
+
+Every row names where it was read and when. A model without a row gets the careful row of its wire: no parameter that
+a server might reject, and the highest minimum, so that nothing is promised that was not read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from headstay.prompt import Wire
+
+AS_OF = "2026-11-29"
+"""The day on which the sources below were read."""
+
+_ANTHROPIC = (
+    "platform.claude.com/docs/en/build-with-claude/prompt-caching and preserved-thinking; anthropic 2.14.0 types"
+)
+_OPENAI = "developers.openai.com/api/docs/guides/prompt-caching (state of 2026-09-23); openai 3.57.0 types"
+
+Provider = Literal["anthropic", "openai", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRules:
+    """The caching behaviour of one family of models.
+
+    Attributes:
+        provider: Who runs the model.
+        models: Patterns of model ids, as in `fnmatch`.
+        min_tokens: A shorter prefix is not cached.
+        max_markers: Explicit breakpoints a request may carry; 0 where there are none.
+        ttls: Name to seconds of the times to live on offer.
+        default_ttl: The name used when none is set; empty where it is not chosen per request.
+        read_multiplier: Price of a cached token relative to an uncached one.
+        write_multipliers: Price of writing a token, by TTL name.
+        step: Reported reads are rounded down to a multiple of this many tokens.
+        lookback: Positions a marker looks back for an earlier entry, or None where there is no limit.
+        explicit_mode: Whether caching must be put into explicit mode for markers to govern (OpenAI 5.6+).
+        affinity: The request field that routes to one cache, or None.
+        retention: The request field that takes the TTL where there are no markers, or None.
+        in_place_system: Whether a system message may stand last in the messages.
+        several_system: Whether more than one leading system block is accepted.
+        binds_thinking: Whether thinking blocks are bound to the exact history.
+        lane_parameters: Request fields that re-key everything, tools and system included.
+        message_parameters: Request fields that re-key only the messages.
+        images_rekey_messages: Whether the first image of a conversation drops the cached messages.
+        source: Where the row was read.
+        as_of: When.
+    """
+
+    provider: Provider
+    models: tuple[str, ...]
+    min_tokens: int
+    max_markers: int
+    ttls: Mapping[str, int]
+    default_ttl: str
+    read_multiplier: float
+    write_multipliers: Mapping[str, float] = field(default_factory=dict[str, float])
+    step: int = 1
+    lookback: int | None = None
+    explicit_mode: bool = False
+    affinity: str | None = None
+    retention: str | None = None
+    in_place_system: bool = False
+    several_system: bool = True
+    binds_thinking: bool = False
+    lane_parameters: tuple[str, ...] = ()
+    message_parameters: tuple[str, ...] = ()
+    images_rekey_messages: bool = False
+    source: str = ""
+    as_of: str = AS_OF
+
+    @property
+    def known(self) -> bool:
+        """Whether the row was read from the provider's pages, not assumed."""
+        return self.provider != "unknown"
+
+    def ttl_seconds(self, ttl: str | None) -> int:
+        """Return the seconds of a TTL name, or of the default for None."""
+        return self.ttls.get(ttl or self.default_ttl, 300)
+
+
+def _anthropic(models: str, minimum: int, read: float, *, in_place: bool = False, binds: bool = False) -> CacheRules:
+    return CacheRules(
+        provider="anthropic",
+        models=tuple(models.split("|")),
+        min_tokens=minimum,
+        max_markers=4,
+        ttls={"5m": 300, "1h": 3600},
+        default_ttl="5m",
+        read_multiplier=read,
+        write_multipliers={"5m": 1.25, "1h": 2.0},
+        lookback=20,
+        in_place_system=in_place,
+        binds_thinking=binds,
+        lane_parameters=("speed",),
+        message_parameters=("tool_choice", "thinking", "output_config.effort"),
+        images_rekey_messages=True,
+        source=_ANTHROPIC,
+    )
+
+
+_OPENAI_LANE = (
+    "parallel_tool_calls",
+    "text.format",
+    "response_format",
+    "text_format",
+    "reasoning.effort",
+    "reasoning_effort",
+    "text.verbosity",
+    "verbosity",
+    "context_management",
+    "service_tier",
+    "prompt_cache_key",
+)
+
+
+def _openai_explicit(models: str, read: float) -> CacheRules:
+    return CacheRules(
+        provider="openai",
+        models=tuple(models.split("|")),
+        min_tokens=1024,
+        max_markers=4,
+        ttls={"30m": 1800},
+        default_ttl="30m",
+        read_multiplier=read,
+        write_multipliers={"30m": 1.25},
+        explicit_mode=True,
+        affinity="prompt_cache_key",
+        in_place_system=True,
+        lane_parameters=_OPENAI_LANE,
+        source=_OPENAI,
+    )
+
+
+def _openai_implicit(models: str, read: float, *, step: int = 128, retention: bool = True) -> CacheRules:
+    # The in-memory life is 5 to 10 minutes; 5 is the one that may be promised.
+    return CacheRules(
+        provider="openai",
+        models=tuple(models.split("|")),
+        min_tokens=1024,
+        max_markers=0,
+        ttls={"in_memory": 300, "24h": 1800} if retention else {"24h": 1800},
+        default_ttl="in_memory" if retention else "24h",
+        read_multiplier=read,
+        step=step,
+        affinity="prompt_cache_key",
+        retention="prompt_cache_retention",
+        in_place_system=True,
+        lane_parameters=_OPENAI_LANE,
+        source=_OPENAI,
+    )
+
+
+RULES: tuple[CacheRules, ...] = (
+    _anthropic(
+        "claude-fable-5-2*|claude-mythos-5-2*|claude-fable-5-1*|claude-mythos-5-1*",
+        512,
+        0.025,
+        in_place=True,
+        binds=True,
+    ),
+    _anthropic("claude-fable-5*|claude-mythos-5*", 512, 0.1, in_place=True),
+    _anthropic("claude-opus-5-5*|claude-sonnet-5-5*", 512, 0.05, in_place=True, binds=True),
+    _anthropic("claude-haiku-5-5*", 512, 0.1, in_place=True, binds=True),
+    _anthropic("claude-opus-5*", 512, 0.1, in_place=True),
+    _anthropic("claude-opus-4-8*", 1024, 0.1, in_place=True),
+    _anthropic("claude-mythos-preview*", 2048, 0.1),
+    _anthropic("claude-opus-4-7*", 2048, 0.1),
+    _anthropic("claude-opus-4-6*|claude-opus-4-5*|claude-haiku-4-5*", 4096, 0.1),
+    _anthropic("claude-sonnet-5*|claude-sonnet-4*|claude-opus-4*", 1024, 0.1),
+    _openai_explicit("gpt-6.1-sol*|gpt-6.1-terra*|gpt-6.2-*", 0.05),
+    _openai_explicit("gpt-6*|gpt-5.6*", 0.1),
+    _openai_implicit("gpt-5.5*", 0.1, step=2048, retention=False),
+    _openai_implicit("gpt-5.4*|gpt-5.3*|gpt-5.2*|gpt-5.1*|gpt-5|gpt-5-*", 0.1),
+    _openai_implicit("gpt-4.1*|o3*|o4-mini*", 0.25),
+    _openai_implicit("gpt-4o*|o1*", 0.5),
+)
+"""First match wins, so narrower patterns stand first."""
+
+_CAREFUL_ANTHROPIC = CacheRules(
+    provider="unknown",
+    models=("*",),
+    min_tokens=4096,
+    max_markers=4,
+    ttls={"5m": 300, "1h": 3600},
+    default_ttl="5m",
+    read_multiplier=0.1,
+    write_multipliers={"5m": 1.25, "1h": 2.0},
+    lookback=20,
+    lane_parameters=("speed",),
+    message_parameters=("tool_choice", "thinking", "output_config.effort"),
+    images_rekey_messages=True,
+    source="assumed: the strictest of the rows of the same wire",
+)
+
+_CAREFUL_OTHER = CacheRules(
+    provider="unknown",
+    models=("*",),
+    min_tokens=4096,
+    max_markers=0,
+    ttls={},
+    default_ttl="",
+    read_multiplier=1.0,
+    several_system=False,
+    lane_parameters=_OPENAI_LANE,
+    source="assumed: order only, no marker and no parameter",
+)
+
+
+def find_rules(wire: Wire, model: str) -> CacheRules:
+    """Return the rules of a model.
+
+    Args:
+        wire: The wire format of the request.
+        model: The model id, or an Azure deployment's model name; a `provider/` prefix is ignored.
+
+    Returns:
+        The first row whose pattern matches, else the careful row of the wire (`known` is then False).
+    """
+    name = model.rsplit("/", 1)[-1].lower()
+    provider = "anthropic" if wire == "anthropic-messages" else "openai"
+    if wire != "host-messages":
+        for rules in RULES:
+            if rules.provider == provider and any(fnmatchcase(name, pattern) for pattern in rules.models):
+                return rules
+    return _CAREFUL_ANTHROPIC if wire == "anthropic-messages" else _CAREFUL_OTHER

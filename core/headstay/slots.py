@@ -1,0 +1,258 @@
+"""Slots: the spans of the system text that vary, and how they are found.
+
+A slot is declared (a pattern, a heading, a callable, or the variable of a template) or strictly recognised (a full
+timestamp, a UUID). Nothing else is guessed. What a slot finds is cut out of the head, which keeps a constant
+placeholder, and is sent behind it: for the conversation in the semi-static block, for the call in the note.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, cast
+
+from headstay.errors import ConfigError
+
+Every = Literal["call", "conversation"]
+ValueKind = Literal["clock", "id", "number", "text"]
+
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_TIME = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
+_ZONE = r"(?:Z\b| ?UTC\b| ?GMT\b| ?[+-]\d{2}:?\d{2}\b)?"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}"
+_WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? )?"
+_LONG_DATE = rf"(?:\d{{1,2}} {_MONTH},? \d{{4}}|{_MONTH} \d{{1,2}},? \d{{4}})"
+
+STRICT_CLOCK = re.compile(
+    rf"(?<![\w-])(?:{_DATE}(?:[T ]|, | at ){_TIME}{_ZONE}"
+    rf"|{_WEEKDAY}{_LONG_DATE}(?:,? at |,? ){_TIME}(?: ?[AP]M\b)?{_ZONE})(?![\w-])"
+)
+"""A full timestamp: a date together with a time. A date alone is not recognised, only declared."""
+
+STRICT_ID = re.compile(
+    r"(?<![\w-])[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}(?![\w-])"
+)
+"""A UUID in its usual form."""
+
+_CLOCK_VALUE = re.compile(
+    rf"{_WEEKDAY}(?:{_DATE}|{_LONG_DATE}|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}})?(?:[T ]|, | at )*"
+    rf"(?:{_TIME}(?: ?[AP]M)?{_ZONE})?\.?",
+    re.IGNORECASE,
+)
+_ID_VALUE = re.compile(r"(?=[^\W_]*\d)(?=[0-9-]*[A-Za-z])[A-Za-z]{0,8}[-_]?[0-9A-Za-z]{8,64}")
+_HEX_VALUE = re.compile(r"[A-Za-z]{0,8}[-_:]?(?=[0-9a-fA-F]*\d)(?=[0-9a-fA-F]*[a-fA-F])[0-9a-fA-F]{6,64}")
+_NUMBER_VALUE = re.compile(r"[#$€£]?[\d][\d.,:/ -]*%?")
+_SLOT_NAME = re.compile(r"[^\W\d]\w*")
+
+
+class Span(NamedTuple):
+    """Where a slot stands in a text, and what it is called."""
+
+    start: int
+    end: int
+    name: str
+    every: Every
+    harmless: bool | None = None
+
+
+Match = str | re.Pattern[str] | Callable[[str], Iterable[tuple[int, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    r"""A declared span of the system text that varies.
+
+    Args:
+        match: A regular expression (text or compiled; `^` and `$` match at lines): the group named in it, else its
+            first group, else the whole match is the slot. Or a Markdown heading such as `"## Customer"`: the slot is
+            what stands under it. Or `"{variable}"`: that variable of `template=`. Or a callable that takes the text
+            and returns `(start, end)` offsets.
+        every: "call" when the value may change with each call, "conversation" when it holds for a conversation.
+        harmless: Whether a per-call value may stand in user text where a model takes no system message in place.
+            None: clocks and ids are, anything else is not.
+
+    Raises:
+        ConfigError: The pattern does not compile, or `every` is neither word.
+
+    Examples:
+        >>> Slot(r"^Today is (?P<today>.+?)\\.$", every="call").every
+        'call'
+    """
+
+    match: Match
+    every: Every = "call"
+    harmless: bool | None = None
+
+    def __init__(self, match: Match, *, every: Every = "call", harmless: bool | None = None) -> None:
+        if every not in ("call", "conversation"):
+            raise ConfigError(f'Slot(every={every!r}): say "call" or "conversation"')
+        if isinstance(match, str) and not _is_reference(match) and not match.startswith("#"):
+            try:
+                match = re.compile(match, re.MULTILINE)
+            except re.error as problem:
+                raise ConfigError(f"Slot({match!r}): not a regular expression: {problem}") from problem
+        elif not isinstance(match, (str, re.Pattern)) and not callable(match):
+            raise ConfigError(f"Slot({match!r}): give a pattern, a heading, a template variable or a callable")
+        object.__setattr__(self, "match", match)
+        object.__setattr__(self, "every", every)
+        object.__setattr__(self, "harmless", harmless)
+
+    def __repr__(self) -> str:
+        """Show the line that makes this slot."""
+        shown = self.match.pattern if isinstance(self.match, re.Pattern) else self.match
+        extra = "" if self.harmless is None else f", harmless={self.harmless}"
+        return f"Slot({shown!r}, every={self.every!r}{extra})"
+
+    @property
+    def variable(self) -> str | None:
+        """The template variable this slot speaks of, or None."""
+        return self.match[1:-1] if isinstance(self.match, str) and _is_reference(self.match) else None
+
+    def spans(self, text: str) -> list[Span]:
+        """Find this slot in a text.
+
+        Args:
+            text: One system block.
+
+        Returns:
+            The spans in order; empty ones are left out.
+        """
+        if self.variable is not None:
+            return []
+        if isinstance(self.match, str):
+            found = _under_heading(self.match, text)
+        elif isinstance(self.match, re.Pattern):
+            found = _pattern_spans(self.match, text)
+        else:
+            found = [(start, end, "value") for start, end in self.match(text)]
+        return [
+            Span(start, end, name, self.every, self.harmless)
+            for start, end, name in found
+            if 0 <= start < end <= len(text)
+        ]
+
+
+def _is_reference(match: str) -> bool:
+    return match.startswith("{") and match.endswith("}") and bool(_SLOT_NAME.fullmatch(match[1:-1]))
+
+
+def _pattern_spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int, str]]:
+    group = next(iter(pattern.groupindex), None)
+    number = pattern.groupindex[group] if group else min(pattern.groups, 1)
+    return [(*found.span(number), group or "value") for found in pattern.finditer(text)]
+
+
+def _under_heading(heading: str, text: str) -> list[tuple[int, int, str]]:
+    level = len(heading) - len(heading.lstrip("#"))
+    found = re.search(rf"^{re.escape(heading.strip())}[ \t]*$\n?", text, re.MULTILINE)
+    if found is None:
+        return []
+    following = re.compile(rf"^#{{1,{level}}} ", re.MULTILINE).search(text, found.end())
+    end = following.start() if following else len(text)
+    body = text[found.end() : end]
+    return [(found.end(), found.end() + len(body.rstrip()), label(heading))]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A system text with named variables: literal, variable, literal, ..., variable, literal.
+
+    Attributes:
+        literals: The constant texts, one more than there are variables; some may be empty.
+        variables: The names of the variables, in order; a name may come again.
+    """
+
+    literals: tuple[str, ...]
+    variables: tuple[str, ...]
+
+    def spans(self, text: str, overrides: Sequence[Slot] = ()) -> list[Span] | int:
+        """Find the variables in a text made from this template.
+
+        The literals are sought in order, each at its first place after the one before, so values may be of any
+        length and hold line breaks.
+
+        Args:
+            text: One system block.
+            overrides: Slots that name a variable of this template and say how often it changes.
+
+        Returns:
+            The spans, empty values included; or, where the text is not of this template, the offset up to which it
+            fits.
+        """
+        found = self._locate(text, repeat=True)
+        if isinstance(found, int):  # a value may hold a literal; then the repeats cannot be held against it
+            found = self._locate(text, repeat=False)
+        if isinstance(found, int):
+            return found
+        declared = {slot.variable: slot for slot in overrides if slot.variable}
+        return [_template_span(start, end, name, declared, text) for start, end, name in found]
+
+    def _locate(self, text: str, *, repeat: bool) -> list[tuple[int, int, str]] | int:
+        if not text.startswith(self.literals[0]):
+            return 0
+        position = len(self.literals[0])
+        seen: dict[str, str] = {}
+        found: list[tuple[int, int, str]] = []
+        for name, literal in zip(self.variables, self.literals[1:], strict=True):
+            last = len(found) == len(self.variables) - 1
+            if repeat and name in seen:
+                end = position + len(seen[name])
+                fits = text.startswith(seen[name] + literal, position)
+            else:
+                end = len(text) - len(literal) if last else text.find(literal, position)
+                fits = end >= position and text.endswith(literal) if last else end >= 0
+            if not fits:
+                return position
+            seen[name] = text[position:end]
+            found.append((position, end, name))
+            position = end + len(literal)
+        return found if position == len(text) else position
+
+
+def _template_span(start: int, end: int, name: str, declared: Mapping[str, Slot], text: str) -> Span:
+    slot = declared.get(name)
+    if slot is not None:
+        return Span(start, end, name, slot.every, slot.harmless)
+    value = text[start:end]
+    per_call = STRICT_CLOCK.fullmatch(value) or STRICT_ID.fullmatch(value)
+    return Span(start, end, name, "call" if per_call else "conversation")
+
+
+def strict_spans(text: str) -> list[Span]:
+    """Find full timestamps and UUIDs: per-call slots unless switched off."""
+    clocks = [Span(*found.span(), "clock", "call") for found in STRICT_CLOCK.finditer(text)]
+    ids = [Span(*found.span(), "id", "call") for found in STRICT_ID.finditer(text)]
+    return clocks + ids
+
+
+def merge(spans: Iterable[Span]) -> list[Span]:
+    """Order spans and resolve overlaps: the wider one stands; on equal spans "call" wins over "conversation"."""
+    ordered = sorted(spans, key=lambda span: (span.start, -span.end, span.every != "call"))
+    kept: list[Span] = []
+    for span in ordered:
+        if kept and span.start < kept[-1].end:
+            if span.end > kept[-1].end:  # a partial overlap: one slot over both, as volatile as either
+                every: Every = "call" if "call" in (span.every, kept[-1].every) else "conversation"
+                kept[-1] = kept[-1]._replace(end=span.end, every=every, harmless=None)
+        else:
+            kept.append(span)
+    return kept
+
+
+def classify(value: str) -> ValueKind:
+    """Say what a value looks like: a clock, an id, a number, or other text."""
+    text = value.strip()
+    if STRICT_CLOCK.fullmatch(text) or (any(char.isdigit() for char in text) and _CLOCK_VALUE.fullmatch(text)):
+        return "clock"
+    if STRICT_ID.fullmatch(text) or _HEX_VALUE.fullmatch(text):
+        return "id"
+    if _NUMBER_VALUE.fullmatch(text):
+        return "number"
+    if _ID_VALUE.fullmatch(text):
+        return "id"
+    return "text"
+
+
+def label(text: str) -> str:
+    """Make an identifier out of the last words of a text; empty where there are none."""
+    words = cast("list[str]", re.findall(r"[^\W\d_]+", text))
+    return "_".join(word.lower() for word in words[-2:])

@@ -1,0 +1,184 @@
+"""Values cut out of the system text: constant placeholders in the head, and the blocks that carry the values.
+
+The blocks are plain lines, so that a model reads them without being taught a format, and so that no value can pass
+for another: a value with line breaks stands between tags that it does not contain.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headstay.slots import Every, Slot, Span, Template, classify, merge, strict_spans
+
+CONVERSATION_TITLE = "[[...]] values, this conversation:"
+CALL_TITLE = "[[...]] values, this call:"
+_EVERYTHING = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value that the application wrote into the system text of this call.
+
+    Attributes:
+        name: The name in its placeholder.
+        text: The value, byte for byte.
+        every: How often it may change.
+        harmless: Whether it may stand in user text.
+        block: Index of the system block it was cut from.
+        start: Offset in that block.
+    """
+
+    name: str
+    text: str
+    every: Every
+    harmless: bool
+    block: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the application declared about its system text.
+
+    Attributes:
+        templates: The texts' templates; each system block is tried against each.
+        slots: Declared slots.
+        strict: Whether full timestamps and UUIDs are slots without being declared.
+    """
+
+    templates: tuple[Template, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    strict: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """A system text taken apart.
+
+    Attributes:
+        head: The system blocks with placeholders instead of values.
+        values: The values, in order of appearance.
+        notices: What the declarations did not fit, one clear line each.
+    """
+
+    head: tuple[str, ...]
+    values: tuple[Value, ...]
+    notices: tuple[str, ...]
+
+
+def placeholder(name: str) -> str:
+    """Return the constant text that stands in the head for a value."""
+    return f"[[{name}]]"
+
+
+def extract(system: Sequence[str], declared: Declared) -> Extraction:
+    """Cut the declared and the strictly recognised values out of the system blocks.
+
+    Args:
+        system: The system blocks.
+        declared: Templates and slots.
+
+    Returns:
+        Head, values, and notices for declarations that fit nothing or everything.
+    """
+    heads: list[str] = []
+    values: list[Value] = []
+    notices: list[str] = []
+    used: dict[str, str] = {}
+    matched: set[int] = set()
+    best: tuple[int, str] | None = None
+    fitted = not declared.templates
+    for number, text in enumerate(system):
+        spans, fit = _template_spans(text, declared)
+        if isinstance(fit, int):
+            best = max(best or (-1, ""), (fit, text))
+        else:
+            fitted = fitted or fit
+        identity = {span.name for span in spans}
+        for position, slot in enumerate(declared.slots):
+            found = slot.spans(text)
+            kept = [span for span in found if span.end - span.start < max(_EVERYTHING * len(text), 1)]
+            if len(kept) < len(found):
+                notices.append(f"{slot!r} matches nearly the whole system text and was left out; narrow it")
+            if found or slot.variable in identity:
+                matched.add(position)
+            spans += kept
+        if declared.strict and not identity:
+            spans += strict_spans(text)
+        head, cut = _cut(text, number, merge(spans), identity, used)
+        heads.append(head)
+        values += cut
+    if system and not fitted and best is not None:
+        around = best[1][max(0, best[0] - 20) : best[0] + 40]
+        notices.append(
+            f"template= does not fit the system text after character {best[0]}, near {around!r}; "
+            "give the template that the text is made from"
+        )
+    if system:
+        notices += [
+            f"{slot!r} matches nothing in the system text; correct it or take it out"
+            for position, slot in enumerate(declared.slots)
+            if position not in matched
+        ]
+    return Extraction(tuple(heads), tuple(values), tuple(notices))
+
+
+def _template_spans(text: str, declared: Declared) -> tuple[list[Span], int | bool]:
+    furthest: int | bool = False
+    for template in declared.templates:
+        found = template.spans(text, declared.slots)
+        if not isinstance(found, int):
+            return [*found], True
+        furthest = max(int(furthest), found)
+    return [], furthest
+
+
+def _cut(
+    text: str, block: int, spans: Sequence[Span], identity: set[str], used: dict[str, str]
+) -> tuple[str, list[Value]]:
+    pieces: list[str] = []
+    values: list[Value] = []
+    position = 0
+    for span in spans:
+        value = text[span.start : span.end]
+        base, name, number = span.name, span.name, 1
+        # A template's variable is one value wherever it stands; any other slot is numbered by its place, so that
+        # the head does not depend on which values happen to be equal.
+        while name in used and not (base in identity and used[name] == value):
+            number += 1
+            name = f"{base}_{number}"
+        pieces += [text[position : span.start], placeholder(name)]
+        if name not in used:
+            harmless = classify(value) in ("clock", "id") if span.harmless is None else span.harmless
+            values.append(Value(name, value, span.every, harmless, block, span.start))
+            used[name] = value
+        position = span.end
+    return "".join(pieces) + text[position:], values
+
+
+def render(title: str, values: Iterable[Value]) -> str:
+    """Write values as a labelled block; equal values stand once, under all their names.
+
+    Args:
+        title: The first line.
+        values: What to write.
+
+    Returns:
+        The block, or an empty text where there is nothing to write.
+    """
+    names: dict[str, list[str]] = {}
+    for value in values:
+        names.setdefault(value.text, []).append(value.name)
+    if not names:
+        return ""
+    return "\n".join([title, *(_line(", ".join(called), text) for text, called in names.items())])
+
+
+def _line(name: str, text: str) -> str:
+    if not text:
+        return f"{name}: (empty)"
+    if len(text.splitlines()) == 1 and text == text.strip():
+        return f"{name}: {text}"
+    tag = name.replace(", ", "-")
+    while f"</{tag}>" in text:
+        tag += "_"
+    return f"<{tag}>\n{text}\n</{tag}>"

@@ -1,0 +1,32 @@
+"""headstay for LangChain: a chat model whose head provably stays."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from langchain_headstay.instrument import cache_aware
+    from langchain_headstay.model import CacheAwareChatModel
+
+_HOME = {
+    "CacheAwareChatModel": "langchain_headstay.model",
+    "cache_aware": "langchain_headstay.instrument",
+}
+
+__all__ = ["CacheAwareChatModel", "cache_aware"]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used; LangChain is imported only then."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'langchain_headstay' has no attribute {name!r}")
+    try:
+        return getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").startswith("langchain"):
+            raise ImportError(f'{name} needs LangChain: pip install "headstay[langchain]"') from problem
+        raise
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -1,0 +1,220 @@
+"""`CacheAwareChatModel`: any chat model inside, the same model outside, and a head that stays."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Self, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, BaseMessageChunk
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableParallel,
+    RunnableSequence,
+    RunnableWithFallbacks,
+)
+from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation
+
+from headstay.flow import OnBreak, Verify
+from headstay.headstore import HeadStore
+from headstay.ledger import Ledger
+from headstay.slots import Slot
+from langchain_headstay.identity import Tail, Tenant
+from langchain_headstay.instrument import KeepsCaller, cache_aware
+from langchain_headstay.templates import TemplateLike
+
+_ADOPTED = ("cache", "callbacks", "custom_get_token_ids", "disable_streaming", "metadata", "output_version")
+_ADOPTED_TOO = ("profile", "rate_limiter", "tags", "verbose")
+
+
+class CacheAwareChatModel(KeepsCaller, BaseChatModel):
+    """A chat model whose requests keep their head byte-stable.
+
+    Args:
+        model: Any chat model.
+        name: Name of the agent or chain; agents with different system texts should have different names.
+        template: The prompt template that the system text is made from; its variables are the slots.
+        volatile: "strict", a list of `Slot`s, or None; see `cache_aware`.
+        tail: Per-call text for the end of the human turn.
+        tenant: Nothing is shared between tenants.
+        ttl: Time to live by the provider's name for it, or None for its default.
+        on_break: "warn", "raise" or "record".
+        verify: "local" or "off".
+        head_store: Where heads and conversations are kept.
+        ledger: Where every call leaves a row.
+
+    Raises:
+        ConfigError: A setting cannot work.
+
+    Examples:
+        >>> model = CacheAwareChatModel(model=ChatAnthropic(model="claude-opus-5-5"))  # doctest: +SKIP
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    model: SkipValidation[BaseChatModel]
+    template: SkipValidation[TemplateLike | Sequence[TemplateLike] | None] = Field(default=None, exclude=True)
+    volatile: SkipValidation[str | Slot | Sequence[Slot] | None] = Field(default="strict", exclude=True)
+    tail: SkipValidation[Tail] = Field(default=None, exclude=True)
+    tenant: SkipValidation[Tenant] = Field(default=None, exclude=True)
+    ttl: str | None = None
+    on_break: SkipValidation[OnBreak] = "warn"
+    verify: SkipValidation[Verify] = "local"
+    head_store: SkipValidation[HeadStore | None] = Field(default=None, exclude=True)
+    ledger: SkipValidation[Ledger | None] = Field(default=None, exclude=True)
+
+    _inner: BaseChatModel = PrivateAttr()
+
+    def __init__(self, model: BaseChatModel | None = None, **settings: Any) -> None:
+        """Take the model by position or by name."""
+        if model is not None:
+            settings["model"] = model
+            for name in (*_ADOPTED, *_ADOPTED_TOO):
+                settings.setdefault(name, getattr(model, name, None))
+        super().__init__(**settings)
+        self._inner = self._instrumented()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy; a changed setting reaches the inner model."""
+        copied = super().model_copy(update=update, deep=deep)
+        if update:
+            copied._inner = copied._instrumented()
+        return copied
+
+    def _instrumented(self) -> BaseChatModel:
+        # What the wrapper does itself must not happen a second time inside.
+        quiet = {"cache": False, "callbacks": None, "rate_limiter": None, "tags": None, "metadata": None}
+        return cache_aware(
+            self.model.model_copy(update=quiet),
+            name=self.name,
+            template=self.template,
+            volatile=self.volatile,
+            tail=self.tail,
+            tenant=self.tenant,
+            ttl=self.ttl,
+            on_break=self.on_break,
+            verify=self.verify,
+            head_store=self.head_store,
+            ledger=self.ledger,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer for the inner model where the wrapper has no attribute of its own, as with `model_name`."""
+        try:
+            return super().__getattr__(name)  # type: ignore[misc] # pydantic defines it at run time only
+        except AttributeError:
+            if name.startswith("_") or "model" not in self.__dict__:
+                raise
+            return getattr(self.__dict__["model"], name)
+
+    @property
+    def _llm_type(self) -> str:
+        return self._inner._llm_type
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return dict(self._inner._identifying_params)
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return self._inner._get_ls_params(stop=stop, **kwargs)
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        return self._inner._get_llm_string(stop=stop, **kwargs)
+
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        return self._inner._get_invocation_params(stop=stop, **kwargs)
+
+    def _should_stream(self, *, async_api: bool, run_manager: Any = None, **kwargs: Any) -> bool:
+        if self._streaming_disabled(**kwargs):
+            return False
+        return self._inner._should_stream(async_api=async_api, run_manager=run_manager, **kwargs)
+
+    def get_num_tokens(self, text: str) -> int:
+        """Count as the inner model counts."""
+        return self._inner.get_num_tokens(text)
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Count as the inner model counts."""
+        return self._inner.get_num_tokens_from_messages(messages, tools=tools)
+
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools as the inner model does; what is bound is this model."""
+        made = self._inner.bind_tools(tools, tool_choice=tool_choice, **kwargs)
+        return cast("Runnable[LanguageModelInput, AIMessage]", self._outside(made))
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
+        """Ask for structured output as the inner model does; what answers is this model."""
+        return cast(
+            "Runnable[LanguageModelInput, Any]", self._outside(self._inner.with_structured_output(schema, **kwargs))
+        )
+
+    def _outside(self, made: Runnable[Any, Any]) -> Runnable[Any, Any]:
+        """Put this model where a runnable holds the inner one, so that its callbacks and cache still count."""
+        if made is self._inner:
+            return self
+        if isinstance(made, RunnableBinding):
+            return made.model_copy(update={"bound": self._outside(made.bound)})
+        if isinstance(made, RunnableSequence):
+            return RunnableSequence(*(self._outside(step) for step in made.steps), name=made.name)
+        if isinstance(made, RunnableParallel):
+            return RunnableParallel({name: self._outside(step) for name, step in made.steps__.items()})
+        if isinstance(made, RunnableWithFallbacks):
+            fallbacks = [self._outside(fallback) for fallback in made.fallbacks]
+            return made.model_copy(update={"runnable": self._outside(made.runnable), "fallbacks": fallbacks})
+        return made
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._inner._generate(messages, stop, run_manager, **kwargs)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return await self._inner._agenerate(messages, stop, run_manager, **kwargs)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        if type(self._inner)._stream is BaseChatModel._stream:
+            yield _as_chunk(self._inner._generate(messages, stop, run_manager, **kwargs))
+        else:
+            yield from self._inner._stream(messages, stop, run_manager, **kwargs)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        kind = type(self._inner)
+        if kind._stream is BaseChatModel._stream and kind._astream is BaseChatModel._astream:
+            yield _as_chunk(await self._inner._agenerate(messages, stop, run_manager, **kwargs))
+            return
+        async for chunk in self._inner._astream(messages, stop, run_manager, **kwargs):
+            yield chunk
+
+
+def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    """Make one chunk of a whole reply, for models that do not stream."""
+    generation = result.generations[0]
+    message = cast("AIMessage", generation.message)
+    chunk = AIMessageChunk(**{**message.model_dump(exclude={"type"}), "chunk_position": "last"})
+    return ChatGenerationChunk(message=cast("BaseMessageChunk", chunk), generation_info=generation.generation_info)
