@@ -32,7 +32,7 @@ check: $(DEV_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs cookbook core integrations
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	PYTHONPATH=core:integrations $(BIN)/lint-imports
 
 tests: $(DEV_STAMP)

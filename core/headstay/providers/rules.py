@@ -155,16 +155,14 @@ def _openai_implicit(models: str, read: float, *, step: int = 128, retention: bo
 
 
 RULES: tuple[CacheRules, ...] = (
-    _anthropic(
-        "claude-fable-5-2*|claude-mythos-5-2*|claude-fable-5-1*|claude-mythos-5-1*",
-        512,
-        0.025,
-        in_place=True,
-        binds=True,
-    ),
-    _anthropic("claude-fable-5*|claude-mythos-5*", 512, 0.1, in_place=True),
+    _anthropic("claude-fable-5-2*|claude-fable-5-1*", 512, 0.025, in_place=True, binds=True),
+    _anthropic("claude-mythos-5-2*|claude-mythos-5-1*", 512, 0.025, binds=True),
+    _anthropic("claude-fable-5*", 512, 0.1, in_place=True),
+    _anthropic("claude-mythos-5*", 512, 0.1),
     _anthropic("claude-opus-5-5*|claude-sonnet-5-5*", 512, 0.05, in_place=True, binds=True),
-    _anthropic("claude-haiku-5-5*", 512, 0.1, in_place=True, binds=True),
+    # The caching page names Opus 4.8 and later, Fable 5 and Sonnet 5.5 for system messages in place. SDK notes name
+    # Haiku 5.5 and Mythos too; a wrong yes would be a 400 in the user's call, a wrong no only moves the note.
+    _anthropic("claude-haiku-5-5*", 512, 0.1, binds=True),
     _anthropic("claude-opus-5*", 512, 0.1, in_place=True),
     _anthropic("claude-opus-4-8*", 1024, 0.1, in_place=True),
     _anthropic("claude-mythos-preview*", 2048, 0.1),

@@ -1,0 +1,96 @@
+"""The command line. Exit 0: done or clean. 1: findings. 2: bad input, with one clear line."""
+
+import json
+import sys
+from enum import StrEnum
+from importlib import import_module
+from typing import Annotated, Any, cast
+
+import typer
+
+from headstay import __version__
+from headstay.errors import HeadstayError
+
+app = typer.Typer(
+    name="headstay",
+    help="Keeps the head of a prompt byte-stable, so that prefix caches and semantic caches hit.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class Format(StrEnum):
+    """How results are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for programs")]
+
+
+def _load(module: str, extra: str) -> Any:
+    """Import a module by name, or end with a line that says which extra is missing."""
+    try:
+        return import_module(module)
+    except ImportError as problem:
+        typer.echo(f'headstay: {problem.name or module} is missing: pip install "headstay[{extra}]"', err=True)
+        raise typer.Exit(2) from problem
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"headstay {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Keeps the head of a prompt byte-stable, so that prefix caches and semantic caches hit."""
+
+
+@app.command()
+def demo(form: FormatOption = Format.TEXT) -> None:
+    """Run a support-desk chain on the real SDKs against the loopback emulator, and measure it.
+
+    No key, no network, no GPU. With --format json only the results are printed.
+    """
+    module = _load("langchain_headstay.demo", "demo")
+    _load("uvicorn", "demo")
+    table = cast("Any", import_module("headstay.demo_table"))
+    with table.progress(quiet=False) as advance:
+        results = module.run_demo(progress=advance)
+    if form is Format.JSON:
+        typer.echo(json.dumps({"results": results}, ensure_ascii=False))
+    else:
+        table.show(results, module.price_date())
+
+
+@app.command()
+def emulate(port: Annotated[int, typer.Option(help="port on 127.0.0.1; 0 picks a free one")] = 0) -> None:
+    """Serve the Anthropic and OpenAI emulator on the loopback until interrupted."""
+    server = _load("headstay.emulator.server", "emulator")
+    _load("uvicorn", "emulator")
+    try:
+        server.run(port, announce=typer.echo)
+    except (RuntimeError, OSError, HeadstayError) as problem:
+        typer.echo(f"headstay: {problem}", err=True)
+        raise typer.Exit(2) from problem
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except HeadstayError as problem:
+        typer.echo(f"headstay: {problem}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

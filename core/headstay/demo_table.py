@@ -1,0 +1,88 @@
+"""The demo's progress line and its table."""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Generator[Callable[[Any, str, int], None]]:
+    """Show on stderr which variant runs and how far it is.
+
+    Yields:
+        A function that takes setup, variant and the number of calls made.
+    """
+    columns = (TextColumn("{task.description:<60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+        tasks: dict[tuple[str, str, str], Any] = {}
+
+        def advance(setup: Any, variant: str, made: int) -> None:
+            key = (setup.wire, setup.model, variant)
+            if key not in tasks:
+                tasks[key] = bar.add_task(f"{setup.wire} {setup.model}: {variant}", total=120)
+            bar.update(tasks[key], completed=made)
+
+        yield advance
+
+
+def show(results: Sequence[Mapping[str, Any]], prices: str, *, console: Console | None = None) -> None:
+    """Print the results as one table, then each cause with the line that mends it.
+
+    Args:
+        results: As `run_demo` returns them.
+        prices: Date of the prices.
+        console: Where to print; stdout by default.
+    """
+    out = console or Console()
+    table = Table(title="Support desk, 20 conversations of 6 turns, on the loopback emulator")
+    for name in ("wire", "model", "variant"):
+        table.add_column(name)
+    for name in ("read share", "read", "written", "cost USD", "of plain", "heads", "breaks"):
+        table.add_column(name, justify="right")
+    plain = {(result["wire"], result["model"]): result for result in results if result["variant"] == "plain"}
+    for result in results:
+        first = result["variant"] == "plain"
+        base = plain[result["wire"], result["model"]]["cost_usd"]
+        cost = result["cost_usd"]
+        table.add_row(
+            result["wire"] if first else "",
+            result["model"] if first else "",
+            result["variant"],
+            f"{result['read_share']:.3f}",
+            f"{result['cache_read_tokens']:,}",
+            f"{result['cache_write_tokens']:,}",
+            "-" if cost is None else f"{cost:.4f}",
+            f"{cost / base:.2f}" if cost is not None and base else "-",
+            str(result["distinct_heads"]),
+            str(len(result["breaks"])),
+            end_section=result["variant"] == "oracle",
+        )
+    out.print(table)
+    _show_causes(results, out)
+    out.print(
+        f"Caches are modelled and tokens estimated; prices of {prices} (genai-prices). "
+        "read share: of what a perfect layout (oracle) would read.",
+        style="dim",
+        soft_wrap=True,
+    )
+
+
+def _show_causes(results: Sequence[Mapping[str, Any]], out: Console) -> None:
+    for variant, title in (
+        ("default", "default: what broke the head, and the line that mends it (put it into volatile=[...])"),
+        ("declared", "declared: what the application or the provider broke on purpose"),
+    ):
+        chosen = [result for result in results if result["variant"] == variant]
+        if not chosen:
+            continue
+        found = Counter((item["cause"], item["owner"], item["remedy"]) for item in chosen[0]["breaks"])
+        out.print(f"\n{title} ({chosen[0]['wire']}, {chosen[0]['model']})", style="bold", markup=False)
+        for (cause, owner, remedy), times in found.most_common():
+            out.print(f"  {times:>3} x {cause} ({owner})", markup=False)
+            out.print(f"        {remedy}", markup=False, highlight=False, soft_wrap=True)
+    out.print()

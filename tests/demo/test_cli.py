@@ -1,0 +1,67 @@
+"""The command line: help, versions, exit codes, one clear line."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import headstay
+import pytest
+
+
+def run(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headstay.cli", *arguments] if code is None else [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_version_and_help():
+    assert run("--version").stdout.strip() == f"headstay {headstay.__version__}"
+    assert "emulate" in run("--help").stdout
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("demo", "--format", "xml"), ("emulate", "--port", "many")])
+def test_bad_input_exits_with_two(arguments):
+    assert run(*arguments).returncode == 2
+
+
+def test_a_missing_extra_is_named():
+    done = run(
+        code="import sys; sys.modules['langchain_openai'] = None; sys.argv = ['headstay', 'demo']\n"
+        "from headstay.cli import main; main()"
+    )
+    assert done.returncode == 2
+    assert 'pip install "headstay[demo]"' in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_port_in_use_is_one_clear_line():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run("emulate", "--port", str(port))
+    assert done.returncode == 2
+    assert str(port) in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_emulate_serves_until_interrupted():
+    server = subprocess.Popen(
+        [sys.executable, "-u", "-m", "headstay.cli", "emulate"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        url = next(word for word in line.split() if word.startswith("http://127.0.0.1:")).rstrip(".,;/")
+        with urllib.request.urlopen(f"{url.removesuffix('/v1')}/v1/models", timeout=10) as answer:  # noqa: S310 - loopback
+            assert answer.status == 200
+    finally:
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=30)
+    assert server.returncode == 0, err
