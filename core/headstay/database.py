@@ -1,11 +1,15 @@
 """Opening a SQLite file of ours: created private, in write-ahead mode, and told from any other file by its marks."""
 
+import atexit
 import os
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from headstay.errors import HeadstayError
 
@@ -148,3 +152,58 @@ def statements(script: str) -> list[str]:
             found.append(pending)
             pending = ""
     return found
+
+
+class Holder(Protocol):
+    """Something that holds a connection, and lets go of it around a fork."""
+
+    def pause(self) -> None:
+        """Let go of the file and hold every other use back until `resume`."""
+        ...
+
+    def resume(self, *, child: bool = False) -> None:
+        """End a `pause`, in the parent or in the forked child."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file; a later use opens it again."""
+        ...
+
+
+_holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
+_paused: list[Holder] = []
+
+
+def guard(holder: Holder) -> None:
+    """Close a holder's connection around every fork, and when the process ends.
+
+    SQLite keeps its file locks in the memory of the process. A child that inherits an open connection believes that
+    it holds locks it does not, and what it writes can be lost.
+    """
+    _holders.add(holder)
+
+
+def _before_fork() -> None:
+    for holder in list(_holders):
+        holder.pause()
+        _paused.append(holder)
+
+
+def _after_fork(*, child: bool) -> None:
+    resumed, _paused[:] = list(_paused), []
+    for holder in resumed:
+        holder.resume(child=child)
+
+
+def _close_all() -> None:
+    for holder in list(_holders):
+        holder.close()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, child=False),
+        after_in_child=partial(_after_fork, child=True),
+    )

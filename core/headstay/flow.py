@@ -34,6 +34,7 @@ OnBreak = Literal["warn", "raise", "record"]
 Verify = Literal["off", "local"]
 
 _SAID_AT_MOST = 4_096
+_TELLING_TOKENS = 256  # below this the bytes per token of a request say little
 _log = logging.getLogger("headstay")
 
 
@@ -90,6 +91,7 @@ class Call:
     rules: CacheRules | None = None
     lane: Lane | None = None
     plan: Plan | None = None
+    form: HeadForm | None = None
     record: CallRecord | None = None
     breaks: tuple[Break, ...] = ()
     expected: int | None = None
@@ -249,7 +251,7 @@ class Flow:
         found = match(store, lane, thread, plan, prompt.blocks)
         form = HeadForm(plan.head, {tool.name: wire_text(tool.wire) for tool in plan.tools})
         stays = held(prompt, plan, rules)
-        call.breaks = breaks(store, lane, found, plan, form, stays)
+        call.form, call.breaks = form, breaks(store, lane, found, plan, form, stays)
         head = store.head(lane.key, plan.head_hash)
         call.expected, call.gap = _expected(found, call.breaks, head, plan, rules, known.bytes_per_token, call.started)
         with self._lock:
@@ -276,14 +278,9 @@ class Flow:
         )
         if plan.tool_state is not known.tools:
             store.save_lane(lane.key, replace(known, tools=plan.tool_state))
-        if head is None:
-            store.save_head(lane.key, HeadRecord(plan.head_hash, form, None, call.started))
-        else:
-            store.touch_head(lane.key, plan.head_hash, call.started)
-        store.save_call(call.record)
 
     def _complete(self, call: Call, usage: Usage | None, error: BaseException | None) -> None:
-        lane, plan, rules, record = call.lane, call.plan, call.rules, call.record
+        rules = call.rules
         self._release(call)
         verdict = judge(
             call.expected,
@@ -295,8 +292,9 @@ class Flow:
             writer_in_flight=call.writer_in_flight,
             unverified=call.unverified,
         )
-        if usage is not None and error is None and lane and plan and rules and record:
-            self._learn(call, usage, lane, plan, rules, record)
+        # A provider keeps nothing of a request that it refused, so neither do we.
+        if (error is None or call.first_token is not None) and call.unverified is None:
+            self._remember(call, usage if error is None else None)
         self.ledger.append(_row(call, usage, verdict, self.settings.agent, error))
 
     def _release(self, call: Call) -> None:
@@ -308,23 +306,29 @@ class Flow:
             if left > 0:
                 self._cold[key] = left
 
-    def _learn(self, call: Call, usage: Usage, lane: Lane, plan: Plan, rules: CacheRules, record: CallRecord) -> None:
-        """Take from the usage what the next call's expectation is made of."""
-        note = size_of(plan.note.operator) + size_of(plan.note.user)
-        if usage.input_tokens < 256:
+    def _remember(self, call: Call, usage: Usage | None) -> None:
+        """Keep where the conversation is, and what the usage says of the next call's expectation."""
+        lane, plan, rules, record, form = call.lane, call.plan, call.rules, call.record, call.form
+        if lane is None or plan is None or rules is None or record is None or form is None:
             return
-        ratio = (plan.prefix_bytes + note) / usage.input_tokens
+        cached = head_tokens = None
+        if usage is not None and usage.input_tokens >= _TELLING_TOKENS:
+            note = size_of(plan.note.operator) + size_of(plan.note.user)
+            ratio = (plan.prefix_bytes + note) / usage.input_tokens
+            self._calibrate(lane, ratio)
+            if rules.max_markers:
+                cached = usage.cache_read_tokens + usage.cache_write_tokens
+            else:
+                cached = _floored(usage.input_tokens - note / ratio, rules)
+            if record.turn == 0 and not call.breaks:  # a first turn can have read nothing but the head
+                head_tokens = usage.cache_read_tokens or None
+        self.head_store.save_head(lane.key, HeadRecord(plan.head_hash, form, head_tokens, call.started))
+        self.head_store.save_call(replace(record, cached=cached))
+
+    def _calibrate(self, lane: Lane, ratio: float) -> None:
         known = self.head_store.lane(lane.key)
         if known.bytes_per_token is None or abs(known.bytes_per_token / ratio - 1) > 0.1:
             self.head_store.save_lane(lane.key, replace(known, bytes_per_token=ratio))
-        if rules.max_markers:
-            cached = usage.cache_read_tokens + usage.cache_write_tokens
-        else:
-            cached = _floored(usage.input_tokens - note / ratio, rules)
-        self.head_store.confirm(record, cached)
-        if record.turn == 0 and usage.cache_read_tokens and not call.breaks:
-            head = HeadRecord(plan.head_hash, HeadForm((), {}), usage.cache_read_tokens, call.started)
-            self.head_store.save_head(lane.key, head)
 
     def _report(self, call: Call) -> None:
         for notice in call.notices:

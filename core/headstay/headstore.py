@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, cast
 
-from headstay.database import connect, statements
+from headstay.database import connect, guard, statements
 from headstay.divergence import HeadForm
 from headstay.errors import HeadStoreError
 from headstay.toolset import ToolState
@@ -110,11 +110,6 @@ class CallRecord:
     cached: int | None
     at: float
 
-    @property
-    def key(self) -> tuple[str, str, bytes, str, bytes, bytes]:
-        """The primary key."""
-        return (self.scope, self.thread, self.link, self.lane, self.head, self.semi)
-
 
 _CALL = "scope, thread, link, lane, head, semi, model, trail, conversation, epoch, turn, held, cached, at"
 
@@ -134,10 +129,10 @@ class HeadStore:
         self._path = None if path is None or os.fspath(path) == ":memory:" else Path(path).expanduser().absolute()
         self._strict = strict
         self._lock = Lock()
-        self._pid = os.getpid()
         self._inserts = 0
         self.failures: list[str] = []
         self._connection: sqlite3.Connection | None = self._open()
+        guard(self)
 
     def lane(self, lane: str) -> LaneState:
         """Return what is known of a lane."""
@@ -174,10 +169,6 @@ class HeadStore:
             (lane, record.head, form, record.tokens, record.used),
         )
 
-    def touch_head(self, lane: str, head: bytes, used: float) -> None:
-        """Note that a head was sent."""
-        self._run("UPDATE heads SET used = max(used, ?) WHERE lane = ? AND head = ?", (used, lane, head))
-
     def calls(self, scope: str, thread: str, links: Sequence[bytes]) -> list[CallRecord]:
         """Return the calls that ended at one of some links, newest first."""
         marks = ", ".join("?" * len(links))
@@ -205,19 +196,24 @@ class HeadStore:
                 "DELETE FROM calls WHERE at < (SELECT at FROM calls ORDER BY at DESC LIMIT 1 OFFSET ?)", (MAX_CALLS,)
             )
 
-    def confirm(self, call: CallRecord, cached: int) -> None:
-        """Note how many tokens a call left in the cache."""
-        self._run(
-            "UPDATE calls SET cached = ? WHERE (scope, thread, link, lane, head, semi) = (?, ?, ?, ?, ?, ?)",
-            (cached, *call.key),
-        )
-
     def close(self) -> None:
         """Let go of the file; a later use opens it again. What was kept in memory stays."""
         with self._lock:
-            if self._path is not None and self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._let_go()
+
+    def pause(self) -> None:
+        """Let go of the file and hold every other use back until `resume`; see `headstay.database.guard`."""
+        self._lock.acquire()
+        self._let_go()
+
+    def resume(self, *, child: bool = False) -> None:  # noqa: ARG002 - nothing waits in memory here
+        """End a `pause`."""
+        self._lock.release()
+
+    def _let_go(self) -> None:
+        if self._path is not None and self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _open(self) -> sqlite3.Connection:
         if self._path is None:
@@ -251,9 +247,6 @@ class HeadStore:
             return self._locked(lambda connection: connection.execute(query, values).fetchall())
 
     def _locked(self, work: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
-        if self._path is not None and self._pid != os.getpid():
-            self._connection = None  # a connection must not be used, nor closed, across a fork
-        self._pid = os.getpid()
         if self._connection is None:
             self._connection = self._open()
         try:
@@ -275,7 +268,7 @@ class HeadStore:
 
     def __del__(self) -> None:
         connection = getattr(self, "_connection", None)
-        if connection is not None and self._pid == os.getpid():
+        if connection is not None:
             connection.close()
 
     def __copy__(self) -> "HeadStore":

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from headstay.slots import Every, Slot, Span, Template, classify, merge, strict_spans
 
-CONVERSATION_TITLE = "[[...]] values, this conversation:"
-CALL_TITLE = "[[...]] values, this call:"
+CONVERSATION_TITLE = "Values for this conversation:"
+CALL_TITLE = "Values for this call:"
 _EVERYTHING = 0.9
 
 

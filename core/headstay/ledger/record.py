@@ -4,21 +4,19 @@ Nothing in `append` may disturb the call it accounts for: it takes tens of micro
 never raises. A file that cannot be used turns the ledger into one in memory, with one warning.
 """
 
-import atexit
 import logging
 import os
 import sqlite3
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
+from headstay.database import guard
 from headstay.errors import LedgerError
 from headstay.ledger.price import priced
 from headstay.ledger.row import Row, Totals, from_record, sum_up, to_record
@@ -29,7 +27,6 @@ RETRY_SECONDS = 5.0
 _ERRORS_KEPT = 100
 
 _log = logging.getLogger("headstay.ledger")
-_live: "weakref.WeakSet[Ledger]" = weakref.WeakSet()
 
 
 class Ledger:
@@ -64,7 +61,7 @@ class Ledger:
         self._table: CallTable | None = None
         if path is not None and os.fspath(path) != ":memory:":
             self._table = self._open(Path(path).expanduser().absolute(), strict=strict, read_only=read_only)
-        _live.add(self)
+        guard(self)
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -185,9 +182,9 @@ class Ledger:
         if self._table is not None:
             self._table.close()
 
-    def resume(self, *, forget_waiting: bool = False) -> None:
+    def resume(self, *, child: bool = False) -> None:
         """End a `pause`. A forked child forgets the rows that wait: its parent writes them."""
-        if forget_waiting:
+        if child:
             self._waiting.clear()
         self._lock.release()
 
@@ -226,32 +223,3 @@ def _seconds(since: float | datetime | None) -> float:
     if isinstance(since, datetime):
         return (since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp()
     return since
-
-
-_paused: list[Ledger] = []
-
-
-def _before_fork() -> None:
-    for ledger in list(_live):
-        ledger.pause()
-        _paused.append(ledger)
-
-
-def _after_fork(*, child: bool) -> None:
-    resumed, _paused[:] = list(_paused), []
-    for ledger in resumed:
-        ledger.resume(forget_waiting=child)
-
-
-def _close_all() -> None:
-    for ledger in list(_live):
-        ledger.close()
-
-
-atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=partial(_after_fork, child=False),
-        after_in_child=partial(_after_fork, child=True),
-    )
