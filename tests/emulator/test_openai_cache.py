@@ -245,6 +245,37 @@ def test_a_marker_inside_the_part_read_is_stored_without_a_charge() -> None:
     assert (other.read, other.written()) == (2_000, 500)
 
 
+def test_such_a_marker_buys_no_longer_life_than_what_was_read() -> None:
+    bench = Bench(OpenAISwitches(mode_in_key=False))
+    bench.call(prompt(2_000, 500))
+    bench.call(prompt(2_000, 500, markers=(Marker(2_000, "12h"),)))
+    late = bench.call(prompt(2_000, 500, markers=(Marker(2_000),), changed=(1,)), now=T0 + 31 * MINUTE)
+    assert late.read == 0
+
+
+def test_the_end_of_the_developer_block_is_looked_at_however_far_back() -> None:
+    bench = Bench()
+    bench.call(prompt(2_000, 10, developer=2_000, markers=(Marker(2_000),)))
+    # 30 endings behind the block, no marker in this request.
+    assert bench.call(prompt(2_000, *[10] * 30, developer=2_000, changed=(1,))).read == 2_000
+
+
+def test_a_marker_on_the_latest_message_lends_it_its_lifetime() -> None:
+    outcome = Bench().call(prompt(2_000, markers=(Marker(2_000, "12h"),)))
+    assert (outcome.written("12h"), outcome.written("30m")) == (2_000, 0)
+
+
+def test_of_two_cold_calls_the_longer_lifetime_stays() -> None:
+    cache = OpenAICache(OpenAISwitches())
+    model = find_model("gpt-6-luna")
+    assert model is not None
+    calls = [CacheCall(prompt(2_000), model, "org", {}, ttl=ttl) for ttl in ("12h", "30m")]
+    outcomes = [cache.look_up(call, T0) for call in calls]
+    for call, outcome in zip(calls, outcomes, strict=True):
+        cache.commit(call, outcome, T0)
+    assert cache.look_up(calls[1], T0 + 31 * MINUTE).read == 2_000
+
+
 @given(
     st.lists(
         st.tuples(

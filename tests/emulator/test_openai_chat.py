@@ -271,6 +271,42 @@ def test_exchanges_and_rate_limit_headers(server: Emulator, client: OpenAI) -> N
     assert kept.headers["authorization"] == "***"
 
 
+def test_the_rate_window_is_a_minute(server: Emulator, client: OpenAI) -> None:
+    def left() -> int:
+        raw = client.chat.completions.with_raw_response.create(
+            model="gpt-5.4", messages=[{"role": "user", "content": "hello"}]
+        )
+        return int(raw.headers["x-ratelimit-remaining-tokens"])
+
+    first = left()
+    assert left() < first
+    assert isinstance(server.clock, ManualClock)
+    server.clock.advance(60)
+    assert left() == first
+
+
+def test_the_lifetime_runs_from_the_first_event() -> None:
+    clock = ManualClock()
+    start = clock.now()
+
+    def slow(wire: str, body: Any) -> Reply:
+        clock.advance(100)
+        return Reply(text="late")
+
+    with (
+        serve(clock=clock, responder=slow) as server,
+        OpenAI(base_url=server.openai_url, api_key="k", max_retries=0) as client,
+    ):
+        client.chat.completions.create(model="gpt-5.6-sol", messages=ask("one"))
+        assert (server.exchanges[0].started, server.exchanges[0].first_event) == (start, start + 100)
+        # 1,900 s after it was asked, 1,800 s after the answer began.
+        clock.set(start + 1_900)
+        done = client.chat.completions.create(model="gpt-5.6-sol", messages=ask("one"))
+    assert done.usage is not None
+    assert done.usage.prompt_tokens_details is not None
+    assert done.usage.prompt_tokens_details.cached_tokens == 2_007
+
+
 async def test_a_cold_fan_out_pays_for_every_call(server: Emulator) -> None:
     server.hold(3)
     async with AsyncOpenAI(base_url=server.openai_url, api_key="sk-one", max_retries=0) as client:

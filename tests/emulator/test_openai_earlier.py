@@ -108,6 +108,14 @@ def test_the_sixteenth_request_of_a_minute_overflows_to_a_cold_machine() -> None
     assert read(cache, ask(2_000, "x", 0), T0 + 120) == 1_920
 
 
+def test_the_count_covers_one_minute() -> None:
+    cache = OpenAICache(OpenAISwitches())
+    reads = [read(cache, ask(2_000, "x", 0), T0) for _ in range(15)]
+    assert reads == [0] + [1_920] * 14
+    # At 59 s the next one would overflow; at 60 s it stays at home.
+    assert read(cache, ask(2_000, "x", 0), T0 + 60) == 1_920
+
+
 def test_routing_is_the_same_in_every_run_and_follows_the_seed() -> None:
     def cold(seed: int) -> list[int]:
         cache = OpenAICache(OpenAISwitches(machines=4, seed=seed))

@@ -1,3 +1,5 @@
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,6 +111,9 @@ def test_media_count_alike_and_their_content_matters() -> None:
     one, two = read_responses(image("data:a")).prompt, read_responses(image("data:b")).prompt
     assert len(one.tokens) == len(two.tokens) == 3 + IMAGE_TOKENS
     assert one.tokens != two.tokens
+    unmarked: Any = image("data:a")
+    del unmarked["input"][0]["content"][0]["prompt_cache_breakpoint"]
+    assert read_responses(unmarked).prompt.tokens == one.tokens
     assert one.markers[0].end == 3 + IMAGE_TOKENS
 
 

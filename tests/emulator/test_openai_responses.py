@@ -244,6 +244,33 @@ def test_diagnostics(server: Emulator, client: OpenAI) -> None:
     assert diagnose(client, first.id).type == "unavailable"
 
 
+def test_a_shorter_read_than_the_other_left_is_a_miss(client: OpenAI) -> None:
+    first = client.responses.create(model="gpt-5.6-sol", input=ask("one"))
+    second = client.responses.create(
+        model="gpt-5.6-sol", input=ask("two"), prompt_cache_options={"comparison_response_id": first.id}
+    )
+    # The marked head is read, the implicit breakpoint behind the question (3 + 1) is another one.
+    assert usage(second) == (2_007, 2_003, 4)
+    told = second.prompt_cache_diagnostics
+    assert told is not None
+    assert told.type == "cache_miss"
+    assert (told.reason, told.cache_missed_tokens) == ("input_changed", 4)
+    assert told.comparison_reusable_tokens == 2_007
+
+
+def test_fast_and_priority_are_one_tier(client: OpenAI) -> None:
+    tiers: Any = ("priority", "fast")
+    reads = [
+        usage(
+            client.responses.create(
+                model="gpt-5.6-sol", input=ask("one"), prompt_cache_options=EXPLICIT, service_tier=tier
+            )
+        )[1]
+        for tier in tiers
+    ]
+    assert reads == [0, 2_003]
+
+
 def test_a_stored_response_can_be_continued(client: OpenAI) -> None:
     first = client.responses.create(model="gpt-5.6-sol", input=ask("one"))
     second = client.responses.create(model="gpt-5.6-sol", input="two", previous_response_id=first.id)
