@@ -13,13 +13,14 @@ from typing import cast
 from headstay.canonical import digest, wire_text
 from headstay.causes import Break, Cause
 from headstay.divergence import HeadForm, compare_heads, compare_histories, nearest
-from headstay.fingerprint import links
+from headstay.fingerprint import links, parameter
 from headstay.headstore import CallRecord, HeadStore
 from headstay.layout import Lane, Plan, seams
 from headstay.prompt import Block, Prompt
 from headstay.providers.rules import CacheRules
 
 _SEAMS = 12
+_PEERS = 6  # heads that widen a reported span; each costs a comparison of two texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,7 @@ def held(prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[str, str]:
         f"value:{value.name}": digest(value.text).hex()[:16] for value in plan.values if value.every == "conversation"
     }
     for name in rules.message_parameters:
-        found: object = prompt.parameters
-        for part in name.split("."):
-            found = cast("Mapping[str, object]", found).get(part) if isinstance(found, Mapping) else None
+        found = parameter(prompt.parameters, name)
         values[f"parameter:{name}"] = "" if found is None else digest(wire_text(found)).hex()[:16]
     if rules.images_rekey_messages:
         values["images"] = "yes" if prompt.has_images else "no"
@@ -129,7 +128,7 @@ def breaks(
         changed.append(_other_lane(record, lane))
     if record.head != plan.head_hash:
         before = store.head(record.lane, record.head)
-        others = [other.form for other in store.heads(lane.key)]
+        others = [other.form for other in store.heads(lane.key)[:_PEERS]]
         if before is None:
             changed += _new_head(store, lane, plan, form)
         else:
@@ -151,7 +150,7 @@ def _new_head(store: HeadStore, lane: Lane, plan: Plan, form: HeadForm) -> tuple
     closest = nearest(known, form)
     if closest is None or dict(closest.tools) != dict(form.tools):
         return ()  # other tools: another agent of the same name, not a changed one
-    difference = compare_heads(closest, form, same_conversation=False, others=known)
+    difference = compare_heads(closest, form, same_conversation=False, others=known[:_PEERS])
     return () if difference.variant else difference.breaks
 
 

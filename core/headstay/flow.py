@@ -34,6 +34,10 @@ OnBreak = Literal["warn", "raise", "record"]
 Verify = Literal["off", "local"]
 
 _SAID_AT_MOST = 4_096
+_CAREFUL = {
+    True: "markers are placed as for the strictest model of this wire",
+    False: "values go behind the head, but no marker or cache key is sent and its cache is not judged",
+}
 _TELLING_TOKENS = 256  # below this the bytes per token of a request say little
 _log = logging.getLogger("headstay")
 
@@ -240,7 +244,7 @@ class Flow:
         call.body, call.plan, call.notices = rendered, plan, plan.notices
         if not rules.known:
             what = f"no cache rules for {prompt.model or 'this model'} on {wire}"
-            call.notices = (f"{what}: the parts are ordered, nothing else is sent", *call.notices)
+            call.notices = (f"{what}: {_CAREFUL[bool(rules.max_markers)]}", *call.notices)
         self._place_in_conversation(call, prompt, plan, rules, lane, known, digest(thread).hex() if thread else "")
         return call
 
@@ -367,8 +371,10 @@ def _expected(
 ) -> tuple[int | None, float | None]:
     """Say how many tokens an earlier call should have left readable, and how long ago that was."""
     record = found.record
-    if record is not None and found.exact and not broken:
+    if record is not None and found.exact and not broken and (rules.known or rules.max_markers):
         return record.cached, now - record.at
+    if not rules.known:
+        return None, None  # nothing was read of this model's cache, so nothing is promised
     if head is None:
         return 0, None
     ratio = bytes_per_token or BYTES_PER_TOKEN

@@ -168,6 +168,13 @@ class HeadStore:
             "tokens = coalesce(excluded.tokens, tokens), used = max(used, excluded.used)",
             (lane, record.head, form, record.tokens, record.used),
         )
+        self._inserts += 1
+        if self._inserts % _PRUNE_EVERY == 0:  # a value that nobody declared makes a head for every call
+            self._run(
+                "DELETE FROM heads WHERE lane = ? AND used < (SELECT used FROM heads WHERE lane = ? "
+                "ORDER BY used DESC LIMIT 1 OFFSET ?)",
+                (lane, lane, MAX_HEADS),
+            )
 
     def calls(self, scope: str, thread: str, links: Sequence[bytes]) -> list[CallRecord]:
         """Return the calls that ended at one of some links, newest first."""
