@@ -39,6 +39,7 @@ class Cause(StrEnum):
     TTL_EXPIRED = "ttl_expired"
     COLD_FAN_OUT = "cold_fan_out"
     PROVIDER_ROUTING = "provider_routing"
+    RECEIPT_LOST = "receipt_lost"
     UNKNOWN = "unknown"
 
 

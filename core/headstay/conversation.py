@@ -6,6 +6,7 @@ accusation is worse than a missed one.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -13,13 +14,16 @@ from typing import cast
 from headstay.canonical import digest, wire_text
 from headstay.causes import Break, Cause
 from headstay.divergence import HeadForm, compare_heads, compare_histories, nearest
-from headstay.fingerprint import links, parameter
+from headstay.fingerprint import links, parameter, shared_blocks, split_trail
 from headstay.headstore import CallRecord, HeadStore
+from headstay.kept import Kept
 from headstay.layout import Lane, Plan, seams
 from headstay.prompt import Block, Prompt
 from headstay.providers.rules import CacheRules
 
 _SEAMS = 12
+_OF_NOTES = ("notes", "notes_added", "notes_lost")
+_NUMBERED = re.compile(r"_\d+$")  # the second value of one slot is called name_2
 _PEERS = 6  # heads that widen a reported span; each costs a comparison of two texts
 
 
@@ -36,6 +40,55 @@ class Match:
     record: CallRecord | None
     exact: bool
     link: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NotesHeld:
+    """The kept notes of a request, in numbers.
+
+    Attributes:
+        found: Notes of earlier calls that were put back.
+        added: Notes that this call adds: 0 or 1.
+        lost: Receipts that did not check, or whose note has no text any more.
+        bound: Whether thinking in the history is bound to them.
+    """
+
+    found: int = 0
+    added: int = 0
+    lost: int = 0
+    bound: bool = False
+
+    @classmethod
+    def of(cls, back: Kept | None) -> "NotesHeld":
+        """Count the notes of a request; None is one whose notes are not kept."""
+        if back is None:
+            return cls()
+        return cls(back.found + back.idle, int(back.receipt is not None), back.lost, back.bound)
+
+    @classmethod
+    def read(cls, values: Mapping[str, str]) -> "NotesHeld":
+        """Read what `as_held` wrote."""
+        found, added, lost = (int(values.get(name, "0")) for name in _OF_NOTES)
+        return cls(found, added, lost)
+
+    def as_held(self) -> dict[str, str]:
+        """Return the form that is kept with a call."""
+        return {"notes": str(self.found), "notes_added": str(self.added), "notes_lost": str(self.lost)}
+
+    def missed(self, before: "NotesHeld", *, again: bool) -> bool:
+        """Whether a note is gone that the call before sent; said once for each.
+
+        Args:
+            before: The notes of the call before.
+            again: Whether this is the same request once more, so that the note of that call is not expected.
+        """
+        fewer = self.found < before.found + (0 if again else before.added)
+        return self.bound and (self.lost > before.lost or fewer)
+
+
+def is_unbound(record: CallRecord) -> bool:
+    """Whether thinking blocks of a conversation may come from before a break."""
+    return "unbound" in json.loads(record.held)
 
 
 def held(prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[str, str]:
@@ -72,21 +125,25 @@ def match(store: HeadStore, lane: Lane, thread: str, plan: Plan, blocks: Sequenc
     known: dict[bytes, list[CallRecord]] = {}
     for record in store.calls(lane.scope, thread, hashes):
         known.setdefault(record.link, []).append(record)
-    for found in reversed(hashes):
-        for record in known.get(found, ()):
-            if (record.lane, record.head, record.semi) == (lane.key, plan.head_hash, semi):
-                return Match(record, exact=True, link=link)
+    same = (lane.key, plan.head_hash, semi)
+    exact = ((age, record) for age, found in enumerate(reversed(hashes)) for record in known.get(found, ()))
+    ours = next(((age, record) for age, record in exact if (record.lane, record.head, record.semi) == same), None)
     answered = seams(blocks)[1] >= 0
+    latest = None
+    if thread and answered and (ours is None or ours[0] > 1):  # 0 is this very request again, 1 the call before
+        latest = store.latest(lane.scope, thread)
+    if latest is not None and _rewritten(latest.trail, plan.trail):
+        return Match(latest, exact=False, link=link)
+    if ours is not None:
+        return Match(ours[1], exact=True, link=link)
     for end, found in reversed(list(zip(ends, hashes, strict=True))):
         records = known.get(found, [])
         # Without a thread id an opening that others may share is no evidence; an answer inside the match is.
         told = bool(thread) or any(block.role == "assistant" for block in blocks[:end])
         if answered and told and records and (thread or len({record.conversation for record in records}) == 1):
             return Match(records[0], exact=False, link=link)
-    if thread and answered:
-        latest = store.latest(lane.scope, thread)
-        if latest is not None and _related(latest.trail, plan.trail):
-            return Match(latest, exact=False, link=link)
+    if latest is not None and _related(latest.trail, plan.trail):
+        return Match(latest, exact=False, link=link)
     return Match(None, exact=False, link=link)
 
 
@@ -95,8 +152,19 @@ def _last_said(blocks: Sequence[Block], index: int) -> bool:
 
 
 def _related(before: bytes, after: bytes) -> bool:
-    own = {before[start : start + 16] for start in range(0, len(before), 16)}
-    return any(after[start : start + 16] in own for start in range(0, len(after), 16))
+    return not set(split_trail(before)).isdisjoint(split_trail(after))
+
+
+def _rewritten(before: bytes, after: bytes) -> bool:
+    """Whether a history was changed behind its end: what was said last is still there, what came before is not.
+
+    A retry and a fork are neither: they leave the last words out.
+    """
+    if after.startswith(before) or before.startswith(after):
+        return False
+    shared = shared_blocks(before, after)
+    said_last = split_trail(before)[shared + 1 :][-2:]
+    return bool(said_last) and set(said_last) <= set(split_trail(after)[shared:])
 
 
 def breaks(
@@ -106,6 +174,9 @@ def breaks(
     plan: Plan,
     form: HeadForm,
     values: Mapping[str, str],
+    *,
+    notes: "NotesHeld",
+    per_call: Mapping[str, str] | None = None,
 ) -> tuple[Break, ...]:
     """Name everything that keeps a request from reading what an earlier one left.
 
@@ -116,13 +187,17 @@ def breaks(
         plan: Its plan.
         form: Its head.
         values: What should stay, hashed.
+        notes: The kept notes of the request.
+        per_call: For values cut out by a declared slot, the line that declares them as changing with each call.
 
     Returns:
         The breaks in order of position on the wire.
     """
     record = found.record
     if record is None:
-        return (*_new_head(store, lane, plan, form), *plan.breaks)
+        missing = (_receipt_lost(),) if notes.lost and notes.bound else ()
+        return (*_new_head(store, lane, plan, form), *missing, *plan.breaks)
+    before_values = cast("dict[str, str]", json.loads(record.held))
     changed: list[Break] = []
     if record.lane != lane.key:
         changed.append(_other_lane(record, lane))
@@ -132,13 +207,15 @@ def breaks(
         if before is None:
             changed += _new_head(store, lane, plan, form)
         else:
-            changed += compare_heads(before.form, form, same_conversation=True, others=others).breaks
+            named = compare_heads(before.form, form, same_conversation=True, others=others).breaks
+            changed += named or (_unexplained(),)
     if record.lane == lane.key:
-        changed += _not_held(cast("dict[str, str]", json.loads(record.held)), values)
-    if record.trail:
-        history = compare_histories(record.trail, plan.trail)
-        if history is not None:
-            changed.append(history)
+        changed += _not_held(before_values, values, per_call or {})
+    history = compare_histories(record.trail, plan.trail) if record.trail else None
+    if history is not None:
+        changed.append(history)
+    if notes.missed(NotesHeld.read(before_values), again=record.link == found.link):
+        changed.append(_receipt_lost())
     return (*changed, *plan.breaks)
 
 
@@ -150,8 +227,24 @@ def _new_head(store: HeadStore, lane: Lane, plan: Plan, form: HeadForm) -> tuple
     closest = nearest(known, form)
     if closest is None or dict(closest.tools) != dict(form.tools):
         return ()  # other tools: another agent of the same name, not a changed one
-    difference = compare_heads(closest, form, same_conversation=False, others=known[:_PEERS])
-    return () if difference.variant else difference.breaks
+    # Of "Ada" and "Ada King" one seems to have a passage more; another head may tell that it is a value.
+    for peer in (closest, *(peer for peer in known[:_PEERS] if dict(peer.tools) == dict(form.tools))):
+        if not compare_heads(peer, form, same_conversation=False).variant:
+            return compare_heads(peer, form, same_conversation=False, others=known[:_PEERS]).breaks
+    return ()
+
+
+def _receipt_lost() -> Break:
+    remedy = (
+        "send the replies back as they came, with their response_metadata, and share one head store file between "
+        "processes; without its receipt a kept note is gone from the history"
+    )
+    return Break(Cause.RECEIPT_LOST, "application", "messages", remedy)
+
+
+def _unexplained() -> Break:
+    remedy = "compare the two requests; no change of a kind that headstay knows was found"
+    return Break(Cause.UNKNOWN, "application", "head", remedy)
 
 
 def _other_lane(record: CallRecord, lane: Lane) -> Break:
@@ -170,14 +263,14 @@ def _other_lane(record: CallRecord, lane: Lane) -> Break:
     )
 
 
-def _not_held(before: Mapping[str, str], after: Mapping[str, str]) -> list[Break]:
+def _not_held(before: Mapping[str, str], after: Mapping[str, str], per_call: Mapping[str, str]) -> list[Break]:
     found: list[Break] = []
     for name, value in after.items():
-        if before.get(name, value) == value:
+        if name in _OF_NOTES or before.get(name, value) == value:
             continue
         what, _, rest = name.partition(":")
         if what == "value":
-            remedy = f'it changed within a conversation; declare it per call: Slot("{{{rest}}}", every="call")'
+            remedy = per_call.get(_NUMBERED.sub("", rest), f'Slot("{{{rest}}}", every="call")')
             found.append(Break(Cause.VALUE_IN_HEAD, "application", f"semi-static[{rest}]", remedy))
         elif what == "images":
             remedy = "none: the first image of a conversation drops the cached messages; tools and system stay"

@@ -17,7 +17,7 @@ def progress(*, quiet: bool) -> Generator[Callable[[Any, str, int], None]]:
     Yields:
         A function that takes setup, variant and the number of calls made.
     """
-    columns = (TextColumn("{task.description:<60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description:<46}"), BarColumn(bar_width=12), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
         tasks: dict[tuple[str, str, str], Any] = {}
 
@@ -39,37 +39,40 @@ def show(results: Sequence[Mapping[str, Any]], prices: str, *, console: Console 
         console: Where to print; stdout by default.
     """
     out = console or Console()
-    table = Table(title="Support desk, 20 conversations of 6 turns, on the loopback emulator")
-    for name in ("wire", "model", "variant"):
-        table.add_column(name)
-    for name in ("read share", "read", "written", "cost USD", "of plain", "heads", "breaks"):
-        table.add_column(name, justify="right")
-    plain = {(result["wire"], result["model"]): result for result in results if result["variant"] == "plain"}
+    out.print("Support desk, 20 conversations of 6 turns, on the loopback emulator", style="bold")
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for result in results:
-        first = result["variant"] == "plain"
-        base = plain[result["wire"], result["model"]]["cost_usd"]
-        cost = result["cost_usd"]
-        table.add_row(
-            result["wire"] if first else "",
-            result["model"] if first else "",
-            result["variant"],
-            f"{result['read_share']:.3f}",
-            f"{result['cache_read_tokens']:,}",
-            f"{result['cache_write_tokens']:,}",
-            "-" if cost is None else f"{cost:.4f}",
-            f"{cost / base:.2f}" if cost is not None and base else "-",
-            str(result["distinct_heads"]),
-            str(len(result["breaks"])),
-            end_section=result["variant"] == "oracle",
-        )
-    out.print(table)
+        groups.setdefault((result["wire"], result["model"]), []).append(result)
+    for (wire, model), rows in groups.items():
+        out.print(_table(f"{model}, {wire}", rows))
     _show_causes(results, out)
     out.print(
         f"Caches are modelled and tokens estimated; prices of {prices} (genai-prices). "
-        "read share: of what a perfect layout (oracle) would read.",
+        "share: read, of what a perfect layout (oracle) would read.",
         style="dim",
         soft_wrap=True,
     )
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left", min_width=76)
+    table.add_column("variant", no_wrap=True)
+    for name in ("share", "read", "written", "USD", "of plain", "heads", "breaks"):
+        table.add_column(name, justify="right", no_wrap=True)
+    base = next((row["cost_usd"] for row in rows if row["variant"] == "plain"), None)
+    for row in rows:
+        cost = row["cost_usd"]
+        table.add_row(
+            row["variant"],
+            f"{row['read_share']:.3f}",
+            f"{row['cache_read_tokens']:,}",
+            f"{row['cache_write_tokens']:,}",
+            "-" if cost is None else f"{cost:.4f}",
+            f"{cost / base:.2f}" if cost is not None and base else "-",
+            str(row["distinct_heads"]),
+            str(len(row["breaks"])),
+        )
+    return table
 
 
 def _show_causes(results: Sequence[Mapping[str, Any]], out: Console) -> None:

@@ -90,12 +90,11 @@ def compare_heads(
 def _compare_texts(
     old: str, new: str, peers: Sequence[str], path: str, *, same_conversation: bool
 ) -> tuple[tuple[Break, ...], list[Break]]:
+    whole = _same_but_form(old, new, path)
+    if whole is not None:
+        return (whole,), []
     found = variations(old, new)
     passages = [item for item in found if not _value_pair(old[item.before_start : item.before_end], new, item)]
-    if passages:
-        whole = _same_but_form(old, new, path)
-        if whole is not None:
-            return (whole,), []
     if passages:
         first = passages[0]
         cause = _section_cause(new, first.start)
@@ -222,6 +221,9 @@ def compare_histories(before: bytes, after: bytes) -> Break | None:
     kept = Counter(old) & Counter(new)
     owner: Owner = "application"
     path = f"blocks[{shared}]"
+    rest = iter(new)
+    if all(link in rest for link in old):  # every old message in its order: something was put in between
+        return Break(Cause.HISTORY_EDITED, owner, path, "add messages at the end, not between the earlier ones")
     if sum(kept.values()) == len(old) and len(new) >= len(old):
         return Break(Cause.MESSAGE_REORDERED, owner, path, "send the messages in the order they were said")
     survivors = [link for link in old if kept[link]]

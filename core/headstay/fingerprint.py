@@ -16,9 +16,8 @@ from headstay.prompt import Block
 _TEXT_KEYS = frozenset({"type", "text", "cache_control", "prompt_cache_breakpoint", "annotations", "id", "index"})
 
 
-@lru_cache(maxsize=16_384)
 def text_digest(role: str, text: str) -> tuple[bytes, int]:
-    """Hash one text block; remembered, since an old message comes back in every call.
+    """Hash one text block; remembered unless it is long, since an old message comes back in every call.
 
     Args:
         role: Who said it.
@@ -27,7 +26,16 @@ def text_digest(role: str, text: str) -> tuple[bytes, int]:
     Returns:
         The digest and the size in bytes.
     """
+    return _remembered(role, text) if len(text) <= _REMEMBERED else _text_digest(role, text)
+
+
+def _text_digest(role: str, text: str) -> tuple[bytes, int]:
     return digest(role, "text", text), size_of(text)
+
+
+# The cache holds the texts themselves: 8,192 of at most 4,096 characters.
+_REMEMBERED = 4_096
+_remembered = lru_cache(maxsize=8_192)(_text_digest)
 
 
 def block_digest(role: str, block: Mapping[str, object]) -> tuple[bytes, int]:
@@ -43,10 +51,18 @@ def block_digest(role: str, block: Mapping[str, object]) -> tuple[bytes, int]:
         The digest and the size in bytes.
     """
     text = block.get("text")
-    if isinstance(text, str) and block.keys() <= _TEXT_KEYS and not block.get("annotations"):
+    if isinstance(text, str) and (
+        (len(block) == 2 and "type" in block) or (block.keys() <= _TEXT_KEYS and not block.get("annotations"))
+    ):
         return text_digest(role, text)
     form = wire_text(block)
     return digest(role, "block", form), size_of(form)
+
+
+def speaker(message: Mapping[str, object]) -> str:
+    """Return who said a message, for the hash of its texts: the role, and the name where one is given."""
+    role = str(message.get("role", "user"))
+    return f"{role}:{message['name']}" if message.get("name") else role
 
 
 def trail(blocks: Sequence[Block]) -> bytes:
@@ -74,14 +90,14 @@ def links(trail_: bytes, ends: Sequence[int]) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def head_hash(tools: Sequence[bytes], system: Sequence[str]) -> bytes:
+def head_hash(tools: Sequence[str], system: Sequence[str]) -> bytes:
     """Hash the head.
 
     Args:
-        tools: Digests of the tool definitions, in wire order.
+        tools: The wire forms of the tool definitions, in wire order.
         system: The system texts with their placeholders.
     """
-    return digest("head", *tools, "system", *system)
+    return digest("head", *(text_digest("tool", form)[0] for form in tools), "system", *system)
 
 
 def request_hash(head: bytes, semi_static: str, trail_: bytes) -> bytes:
@@ -108,11 +124,14 @@ def split_trail(trail_: bytes) -> list[bytes]:
 
 def parameters_hash(parameters: Mapping[str, object], names: Sequence[str]) -> bytes:
     """Hash the named parameters that are set, nested ones by their dotted name."""
-    found: list[str] = []
-    for name in names:
-        value: object = parameters
-        for part in name.split("."):
-            value = cast("Mapping[str, object]", value).get(part) if isinstance(value, Mapping) else None
-        if value is not None:
-            found.append(f"{name}={wire_text(value)}")
-    return digest("parameters", *found)
+    values = ((name, parameter(parameters, name)) for name in names)
+    return digest("parameters", *(f"{name}={wire_text(value)}" for name, value in values if value is not None))
+
+
+def parameter(parameters: Mapping[str, object], name: str) -> object:
+    """Return a parameter, a nested one by its dotted name; None where it is not set."""
+    first, _, rest = name.partition(".")
+    value = parameters.get(first)
+    if not rest:
+        return value
+    return parameter(cast("Mapping[str, object]", value), rest) if isinstance(value, Mapping) else None

@@ -8,30 +8,33 @@ wrong inside, the application's own body goes out and the reason is recorded.
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Literal
 
-from headstay.canonical import digest, size_of, wire_text
+from headstay.canonical import digest, size_of
 from headstay.causes import Break
-from headstay.conversation import Match, breaks, held, match
+from headstay.conversation import Match, NotesHeld, breaks, held, is_unbound, match
 from headstay.divergence import HeadForm
 from headstay.errors import ConfigError, PrefixBreak
+from headstay.fingerprint import trail
 from headstay.headstore import CallRecord, HeadRecord, HeadStore, LaneState
+from headstay.kept import Kept, keeps_notes, put_back
 from headstay.layout import BYTES_PER_TOKEN, Lane, Plan, arrange, lane_of
 from headstay.ledger.record import Ledger
 from headstay.ledger.row import Row
 from headstay.ledger.usage import Usage
 from headstay.ledger.verdict import Verdict, judge
 from headstay.prompt import Prompt, Wire
+from headstay.providers.anthropic import bind_thinking
 from headstay.providers.rules import CacheRules, find_rules
-from headstay.values import Declared
+from headstay.values import Declared, extract, per_call_lines
 from headstay.verify import verify
 from headstay.wires import parse, render
 
 OnBreak = Literal["warn", "raise", "record"]
-Verify = Literal["off", "local"]
+Verify = Literal["off", "local", "provider"]
 
 _SAID_AT_MOST = 4_096
 _CAREFUL = {
@@ -39,6 +42,7 @@ _CAREFUL = {
     False: "values go behind the head, but no marker or cache key is sent and its cache is not judged",
 }
 _TELLING_TOKENS = 256  # below this the bytes per token of a request say little
+_FEWEST_BYTES, _MOST_BYTES = 1.0, 8.0  # per token; beyond, something else was counted than text
 _log = logging.getLogger("headstay")
 
 
@@ -51,7 +55,9 @@ class Settings:
         declared: Templates and slots of the system text.
         ttl: Name of the time to live, or None for the provider's default.
         on_break: "warn" logs each break once with its remedy, "raise" is for tests, "record" only records.
-        verify: "local" reads every rendered request back before it is sent, "off" does not.
+        verify: "local" reads every rendered request back before it is sent, "off" does not; "provider" also asks the
+            API to reject a changed prefix, where it binds thinking to the history.
+        union: Whether tools that a call does not offer stay declared; only for a host that refuses their calls.
     """
 
     agent: str = ""
@@ -59,6 +65,7 @@ class Settings:
     ttl: str | None = None
     on_break: OnBreak = "warn"
     verify: Verify = "local"
+    union: bool = False
 
     def check(self, rules: CacheRules, model: str) -> None:
         """Refuse settings that cannot work for a model.
@@ -71,8 +78,8 @@ class Settings:
             raise ConfigError(f"ttl={self.ttl!r} is not offered for {model or 'this model'}; valid: {valid}")
         if self.on_break not in ("warn", "raise", "record"):
             raise ConfigError(f'on_break={self.on_break!r}: say "warn", "raise" or "record"')
-        if self.verify not in ("off", "local"):
-            raise ConfigError(f'verify={self.verify!r}: say "off" or "local"; "provider" is not available yet')
+        if self.verify not in ("off", "local", "provider"):
+            raise ConfigError(f'verify={self.verify!r}: say "off", "local" or "provider"')
 
 
 @dataclass(slots=True)
@@ -85,6 +92,7 @@ class Call:
         started: When it was prepared, in seconds since the epoch.
         breaks: Why it cannot read everything it might.
         unverified: Why nothing can be said about it, or None.
+        receipt: What the reply carries under "headstay", or None.
     """
 
     body: dict[str, object]
@@ -101,8 +109,10 @@ class Call:
     expected: int | None = None
     gap: float | None = None
     writer_in_flight: bool = False
+    opening: bool = False
     unverified: str | None = None
     notices: tuple[str, ...] = ()
+    receipt: dict[str, str] | None = None
     clock: float = field(default_factory=time.monotonic)
     first_token: float | None = None
     done: bool = False
@@ -145,6 +155,8 @@ class Flow:
         tenant: str | None = None,
         thread: str = "",
         tail: str = "",
+        replies: Sequence[object] = (),
+        constant: frozenset[str] = frozenset(),
         now: float | None = None,
     ) -> Call:
         """Arrange one request.
@@ -156,6 +168,8 @@ class Flow:
             tenant: Whose call it is.
             thread: The host's thread id, or empty.
             tail: Per-call text for the human turn.
+            replies: For each assistant message of the body, what the host kept on it under "headstay".
+            constant: System blocks that are constant whatever stands in them: pinned examples.
             now: Seconds since the epoch; the machine's clock by default.
 
         Returns:
@@ -166,7 +180,7 @@ class Flow:
         """
         started = time.time() if now is None else now
         try:
-            call = self._prepare(body, wire, endpoint, tenant, thread, tail, started)
+            call = self._prepare(body, wire, endpoint, tenant, thread, tail, replies, constant, started)
         except Exception as problem:  # noqa: BLE001 - I8: the application's own request goes out
             return self.passed(body, wire, f"{type(problem).__name__}: {problem}", tenant=tenant, now=started)
         self._report(call)
@@ -182,7 +196,7 @@ class Flow:
         now: float | None = None,
     ) -> Call:
         """Let a request go out as the application made it, and keep the reason."""
-        self._say(f"sent unchanged and unverified: {reason}")
+        self.say(f"sent unchanged and unverified: {reason}")
         started = time.time() if now is None else now
         return Call(dict(body), wire, started, tenant, str(body.get("model", "")), unverified=reason)
 
@@ -205,7 +219,7 @@ class Flow:
         try:
             self._complete(call, usage, error)
         except Exception as problem:  # noqa: BLE001 - accounting never raises into the caller
-            self._say(f"a call could not be accounted for: {type(problem).__name__}: {problem}")
+            self.say(f"a call could not be accounted for: {type(problem).__name__}: {problem}")
 
     def _prepare(
         self,
@@ -215,23 +229,37 @@ class Flow:
         tenant: str | None,
         thread: str,
         tail: str,
+        replies: Sequence[object],
+        constant: frozenset[str],
         now: float,
     ) -> Call:
+        declared = replace(self.settings.declared, constant=constant) if constant else self.settings.declared
         prompt = parse(body, wire)
         rules = find_rules(wire, prompt.model)
         lane = lane_of(prompt, rules, tenant=tenant, endpoint=endpoint, agent=self.settings.agent)
         call = Call(dict(body), wire, now, tenant, prompt.model, rules, lane)
-        if "previous_response_id" in body:
-            call.unverified = "the history is held by the provider (previous_response_id)"
+        held_there = next((name for name in ("previous_response_id", "conversation") if body.get(name)), None)
+        if held_there:
+            call.unverified = f"the history is held by the provider ({held_there})"
             return call
         known = self.head_store.lane(lane.key)
+        own, back = prompt, None
+        if keep := keeps_notes(prompt, rules):
+            values = extract(prompt.system, declared).values
+            back = put_back(prompt, values, self.head_store, lane, replies=replies, tail=tail, now=now)
+            prompt = back.prompt
+            call.receipt = back.receipt.as_metadata() if back.receipt else None
         plan = arrange(
             prompt,
             lane,
             rules,
             now,
-            declared=self.settings.declared,
+            declared=declared,
             tools=known.tools,
+            union=self.settings.union and rules.known,
+            notes_kept=keep,
+            note_blocks=back.added if back else 0,
+            note_stays=back is not None and (back.bound or "thinking" in prompt.parameters),
             tail=tail,
             ttl=self.settings.ttl if self.settings.ttl in rules.ttls else None,
             bytes_per_token=known.bytes_per_token or BYTES_PER_TOKEN,
@@ -245,24 +273,53 @@ class Flow:
         if not rules.known:
             what = f"no cache rules for {prompt.model or 'this model'} on {wire}"
             call.notices = (f"{what}: {_CAREFUL[bool(rules.max_markers)]}", *call.notices)
-        self._place_in_conversation(call, prompt, plan, rules, lane, known, digest(thread).hex() if thread else "")
+        where = digest(thread).hex() if thread else ""
+        if back is not None:  # a conversation is known by what the application says, notes or not
+            plan = replace(plan, trail=trail(own.blocks))
+        unbound = self._place_in_conversation(call, own, plan, rules, lane, known, where, back)
+        if rules.binds_thinking and prompt.has_thinking:
+            if self.settings.verify == "provider":
+                call.body = bind_thinking(call.body, "error", rules)
+            elif unbound:  # the blocks from before a break no longer fit; that must not fail the call
+                call.body = bind_thinking(call.body, "drop_block", rules)
         return call
 
     def _place_in_conversation(
-        self, call: Call, prompt: Prompt, plan: Plan, rules: CacheRules, lane: Lane, known: LaneState, thread: str
-    ) -> None:
+        self,
+        call: Call,
+        prompt: Prompt,
+        plan: Plan,
+        rules: CacheRules,
+        lane: Lane,
+        known: LaneState,
+        thread: str,
+        back: Kept | None,
+    ) -> bool:
+        """Say whether thinking blocks in the history may come from before a break."""
         store = self.head_store
         found = match(store, lane, thread, plan, prompt.blocks)
-        form = HeadForm(plan.head, {tool.name: wire_text(tool.wire) for tool in plan.tools})
-        stays = held(prompt, plan, rules)
-        call.form, call.breaks = form, breaks(store, lane, found, plan, form, stays)
+        form = HeadForm(plan.head, dict(zip((tool.name for tool in plan.tools), plan.tool_forms, strict=True)))
+        notes = NotesHeld.of(back)
+        stays = {**held(prompt, plan, rules), **notes.as_held()}
+        call.form, call.breaks = (
+            form,
+            breaks(
+                store,
+                lane,
+                found,
+                plan,
+                form,
+                stays,
+                notes=notes,
+                per_call=per_call_lines(self.settings.declared),
+            ),
+        )
         head = store.head(lane.key, plan.head_hash)
         call.expected, call.gap = _expected(found, call.breaks, head, plan, rules, known.bytes_per_token, call.started)
-        with self._lock:
-            waiting = self._cold.get((lane.key, plan.head_hash), 0)
-            call.writer_in_flight = waiting > 0 and (head is None or found.record is None)
-            self._cold[(lane.key, plan.head_hash)] = waiting + 1
         before = found.record
+        unbound = prompt.has_thinking and (before is None or bool(call.breaks) or is_unbound(before))
+        if unbound:
+            stays["unbound"] = "yes"
         name = digest(lane.scope, thread or found.link, repr(call.started)).hex()[:16]
         call.record = CallRecord(
             scope=lane.scope,
@@ -275,13 +332,19 @@ class Flow:
             trail=plan.trail if thread else b"",
             conversation=before.conversation if before else name,
             epoch=before.epoch + (1 if call.breaks else 0) if before else 0,
-            turn=before.turn + 1 if before else 0,
+            turn=before.turn + (before.link != found.link) if before else 0,
             held=json.dumps(stays),
             cached=None,
             at=call.started,
         )
+        call.opening = before is None
         if plan.tool_state is not known.tools:
             store.save_lane(lane.key, replace(known, tools=plan.tool_state))
+        with self._lock:  # last: from here on the call is sent, and `complete` or `abandon` takes it out again
+            waiting = self._cold.get((lane.key, plan.head_hash), 0)
+            call.writer_in_flight = waiting > 0 and (head is None or before is None)
+            self._cold[(lane.key, plan.head_hash)] = waiting + 1
+        return unbound
 
     def _complete(self, call: Call, usage: Usage | None, error: BaseException | None) -> None:
         rules = call.rules
@@ -319,12 +382,13 @@ class Flow:
         if usage is not None and usage.input_tokens >= _TELLING_TOKENS:
             note = size_of(plan.note.operator) + size_of(plan.note.user)
             ratio = (plan.prefix_bytes + note) / usage.input_tokens
-            self._calibrate(lane, ratio)
+            if plan.measurable and _FEWEST_BYTES <= ratio <= _MOST_BYTES:
+                self._calibrate(lane, ratio)
             if rules.max_markers:
                 cached = usage.cache_read_tokens + usage.cache_write_tokens
             else:
                 cached = _floored(usage.input_tokens - note / ratio, rules)
-            if record.turn == 0 and not call.breaks:  # a first turn can have read nothing but the head
+            if call.opening and not call.breaks:  # it can have read nothing but the head
                 head_tokens = usage.cache_read_tokens or None
         self.head_store.save_head(lane.key, HeadRecord(plan.head_hash, form, head_tokens, call.started))
         self.head_store.save_call(replace(record, cached=cached))
@@ -332,17 +396,23 @@ class Flow:
     def _calibrate(self, lane: Lane, ratio: float) -> None:
         known = self.head_store.lane(lane.key)
         if known.bytes_per_token is None or abs(known.bytes_per_token / ratio - 1) > 0.1:
-            self.head_store.save_lane(lane.key, replace(known, bytes_per_token=ratio))
+            self.head_store.save_ratio(lane.key, ratio)
+
+    def unseen(self, reason: str) -> None:
+        """Leave a row for a call that went past us."""
+        self.say(f"unverified: {reason}")
+        self.ledger.append(Row(ts=time.time(), name=self.settings.agent or None, unverified=reason))
 
     def _report(self, call: Call) -> None:
         for notice in call.notices:
-            self._say(notice)
+            self.say(notice)
         if call.breaks and self.settings.on_break == "raise":
+            self.abandon(call)
             raise PrefixBreak("; ".join(f"{found.cause} at {found.path}: {found.remedy}" for found in call.breaks))
         for found in call.breaks:
-            self._say(f"{found.cause} at {found.path} ({found.owner}): {found.remedy}")
+            self.say(f"{found.cause} at {found.path} ({found.owner}): {found.remedy}")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
         """Log a line once; with `on_break="record"` not at all."""
         if self.settings.on_break == "record" or line in self._said or len(self._said) >= _SAID_AT_MOST:
             return
@@ -379,6 +449,8 @@ def _expected(
         return 0, None
     ratio = bytes_per_token or BYTES_PER_TOKEN
     tokens = head.tokens if head.tokens is not None else plan.head_bytes / ratio
+    if tokens < rules.min_tokens:
+        return 0, None
     return _floored(tokens, rules) if not rules.max_markers else int(tokens), now - head.used
 
 

@@ -1,15 +1,18 @@
 """What the pure functions cannot know: a lane's tools and heads, and where each conversation was.
 
-One SQLite database, in memory or in a file. It holds head texts with their placeholders and hashes of everything
-else; no value that was cut out, no message and no reply is stored. Nothing is read across tenants or agents.
+One SQLite database, in memory or in a file. It holds head texts with their placeholders, hashes of everything else,
+and the texts of notes that must be sent again (`headstay.kept`); no message and no reply. Nothing is read across
+tenants or agents.
 """
 
 import json
 import logging
 import os
+import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, cast
@@ -24,6 +27,8 @@ SCHEMA_VERSION = 1
 MAX_CALLS = 20_000
 MAX_HEADS = 32
 _PRUNE_EVERY = 256
+_FAILURES_KEPT = 100
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 _SCHEMA = """
 CREATE TABLE lanes (lane TEXT PRIMARY KEY, tools TEXT NOT NULL, bytes_per_token REAL);
@@ -37,6 +42,10 @@ CREATE TABLE calls (
     epoch INTEGER NOT NULL, turn INTEGER NOT NULL, held TEXT NOT NULL, cached INTEGER, at REAL NOT NULL,
     PRIMARY KEY (scope, thread, link, lane, head, semi)
 );
+CREATE TABLE notes (scope TEXT NOT NULL, note TEXT NOT NULL, text TEXT NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (scope, note));
+CREATE TABLE pins (scope TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (scope, name));
+CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL);
 CREATE INDEX calls_at ON calls (at);
 CREATE INDEX calls_thread ON calls (scope, thread, at);
 """
@@ -129,7 +138,7 @@ class HeadStore:
         self._path = None if path is None or os.fspath(path) == ":memory:" else Path(path).expanduser().absolute()
         self._strict = strict
         self._lock = Lock()
-        self._inserts = 0
+        self._calls_saved = self._heads_saved = 0
         self.failures: list[str] = []
         self._connection: sqlite3.Connection | None = self._open()
         guard(self)
@@ -139,13 +148,20 @@ class HeadStore:
         rows = self._run("SELECT tools, bytes_per_token FROM lanes WHERE lane = ?", (lane,))
         if not rows:
             return LaneState()
-        stored = cast("dict[str, Any]", json.loads(rows[0][0]))
-        return LaneState(ToolState(tuple(stored["order"]), stored["forms"]), rows[0][1])
+        return LaneState(_tool_state(rows[0][0]), rows[0][1])
 
     def save_lane(self, lane: str, state: LaneState) -> None:
         """Keep what is known of a lane."""
-        tools = json.dumps({"order": state.tools.order, "forms": dict(state.tools.forms)}, ensure_ascii=False)
+        tools = json.dumps({"order": state.tools.order, "forms": dict(state.tools.forms), "client": state.tools.client})
         self._run("INSERT OR REPLACE INTO lanes VALUES (?, ?, ?)", (lane, tools, state.bytes_per_token))
+
+    def save_ratio(self, lane: str, bytes_per_token: float) -> None:
+        """Keep what a lane's replies showed, and leave its tools to whoever learns of one meanwhile."""
+        self._run(
+            """INSERT INTO lanes VALUES (?, '{"order": [], "forms": {}}', ?)
+            ON CONFLICT (lane) DO UPDATE SET bytes_per_token = excluded.bytes_per_token""",
+            (lane, bytes_per_token),
+        )
 
     def head(self, lane: str, head: bytes) -> HeadRecord | None:
         """Return one head of a lane, or None."""
@@ -162,14 +178,20 @@ class HeadStore:
 
     def save_head(self, lane: str, record: HeadRecord) -> None:
         """Keep a head of a lane."""
-        form = json.dumps({"system": record.form.system, "tools": dict(record.form.tools)}, ensure_ascii=False)
+        known = self._run(
+            "UPDATE heads SET tokens = coalesce(?, tokens), used = max(used, ?) "
+            "WHERE lane = ? AND head = ? RETURNING 1",
+            (record.tokens, record.used, lane, record.head),
+        )
+        if known:
+            return
+        form = json.dumps({"system": record.form.system, "tools": dict(record.form.tools)})
         self._run(
-            "INSERT INTO heads VALUES (?, ?, ?, ?, ?) ON CONFLICT (lane, head) DO UPDATE SET "
-            "tokens = coalesce(excluded.tokens, tokens), used = max(used, excluded.used)",
+            "INSERT OR IGNORE INTO heads VALUES (?, ?, ?, ?, ?)",
             (lane, record.head, form, record.tokens, record.used),
         )
-        self._inserts += 1
-        if self._inserts % _PRUNE_EVERY == 0:  # a value that nobody declared makes a head for every call
+        self._heads_saved += 1
+        if self._heads_saved % MAX_HEADS == 0:  # a value that nobody declared makes a head for every call
             self._run(
                 "DELETE FROM heads WHERE lane = ? AND used < (SELECT used FROM heads WHERE lane = ? "
                 "ORDER BY used DESC LIMIT 1 OFFSET ?)",
@@ -197,11 +219,35 @@ class HeadStore:
         """Keep where a conversation is."""
         values = tuple(getattr(call, name) for name in _CALL.split(", "))
         self._run(f"INSERT OR REPLACE INTO calls ({_CALL}) VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
-        self._inserts += 1
-        if self._inserts % _PRUNE_EVERY == 0:
+        self._calls_saved += 1
+        if self._calls_saved % _PRUNE_EVERY == 0:
             self._run(
                 "DELETE FROM calls WHERE at < (SELECT at FROM calls ORDER BY at DESC LIMIT 1 OFFSET ?)", (MAX_CALLS,)
             )
+
+    def note(self, scope: str, note: str) -> str | None:
+        """Return the text of a kept note, or None."""
+        rows = self._run("SELECT text FROM notes WHERE scope = ? AND note = ?", (scope, note))
+        return str(rows[0][0]) if rows else None
+
+    def save_note(self, scope: str, note: str, text: str, at: float) -> None:
+        """Keep the text of a note, under its name."""
+        self._run("INSERT OR REPLACE INTO notes VALUES (?, ?, ?, ?)", (scope, note, text, at))
+
+    def pin(self, scope: str, name: str, text: str) -> str:
+        """Keep a text under a name, once: whoever comes later gets the first one back."""
+        self._run("INSERT OR IGNORE INTO pins VALUES (?, ?, ?)", (scope, name, text))
+        return str(self._run("SELECT text FROM pins WHERE scope = ? AND name = ?", (scope, name))[0][0])
+
+    def pinned(self, scope: str, name: str) -> str | None:
+        """Return a pinned text, or None."""
+        rows = self._run("SELECT text FROM pins WHERE scope = ? AND name = ?", (scope, name))
+        return str(rows[0][0]) if rows else None
+
+    def secret(self) -> bytes:
+        """Return the key that receipts of this store are made with; it is made on first use."""
+        self._run("INSERT OR IGNORE INTO secret VALUES (1, ?)", (secrets.token_bytes(32),))
+        return bytes(self._run("SELECT key FROM secret WHERE id = 1", ())[0][0])
 
     def close(self) -> None:
         """Let go of the file; a later use opens it again. What was kept in memory stays."""
@@ -244,10 +290,14 @@ class HeadStore:
 
     def _fall_back(self, problem: str) -> sqlite3.Connection:
         """Go on in memory. The file is left as it is, for whoever has to look into it."""
-        self.failures.append(problem)
+        self._note(problem)
         _log.warning("%s Working in memory until the process ends.", problem)
         self._path = None
         return self._open()
+
+    def _note(self, problem: str) -> None:
+        if len(self.failures) < _FAILURES_KEPT:
+            self.failures.append(problem)
 
     def _run(self, query: str, values: tuple[object, ...]) -> list[Any]:
         with self._lock:
@@ -261,6 +311,9 @@ class HeadStore:
         except sqlite3.Error as problem:
             if self._path is None:
                 raise
+            if getattr(problem, "sqlite_errorcode", None) in _BUSY and not self._strict:
+                self._note(f"the head store {self._path} was busy; one record was not kept.")
+                return []  # what is not known now is learnt from the next call
             message = f"the head store {self._path} cannot be used: {problem}."
             if self._strict:
                 raise HeadStoreError(message) from problem
@@ -296,5 +349,17 @@ def _reopen(path: str | None, strict: bool) -> HeadStore:
 
 
 def _head(row: Any) -> HeadRecord:
-    stored = cast("dict[str, Any]", json.loads(row[1]))
-    return HeadRecord(row[0], HeadForm(tuple(stored["system"]), stored["tools"]), row[2], row[3])
+    return HeadRecord(row[0], _head_form(row[1]), row[2], row[3])
+
+
+# The same few rows are read in every call.
+@lru_cache(maxsize=64)
+def _head_form(text: str) -> HeadForm:
+    stored = cast("dict[str, Any]", json.loads(text))
+    return HeadForm(tuple(stored["system"]), stored["tools"])
+
+
+@lru_cache(maxsize=64)
+def _tool_state(text: str) -> ToolState:
+    stored = cast("dict[str, Any]", json.loads(text))
+    return ToolState(tuple(stored["order"]), stored["forms"], tuple(stored.get("client", ())))

@@ -6,7 +6,7 @@ give the same plan in any process.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from headstay.canonical import digest, size_of
 from headstay.causes import Break, Cause, value_cause
@@ -70,7 +70,7 @@ class Note:
     Attributes:
         operator: Text for a system message in place, or empty.
         user: Text for a block at the end of a human turn, or empty.
-        message: Index of the message that takes the user text.
+        message: Index of the message that takes the user text; -1 where it makes a user message of its own.
     """
 
     operator: str = ""
@@ -84,6 +84,7 @@ class Plan:
 
     Attributes:
         tools: The tool definitions in their lane order and first-seen form.
+        tool_forms: Their wire forms.
         head: The system texts with placeholders.
         semi_static: The block of per-conversation values, or empty.
         note: The per-call values.
@@ -97,14 +98,17 @@ class Plan:
         reusable: Index of the last body block that an earlier call can have left in the cache, or -1.
         values: Every value that was cut out.
         tool_state: What the lane knows of its tools after this call.
+        masked: Names of declared tools that this call does not offer.
         breaks: Breaks that the layout itself had to make, with their owner.
         notices: Declarations that do not fit, one clear line each.
         head_bytes: Size of tools and head in bytes.
-        prefix_bytes: Size of everything but the note.
+        prefix_bytes: Size of everything but the note, images and files.
+        measurable: Whether these bytes are all that the provider counts: no image and no file is in the body.
         planned_at: When, in seconds since the epoch.
     """
 
     tools: tuple[Tool, ...]
+    tool_forms: tuple[str, ...]
     head: tuple[str, ...]
     semi_static: str
     note: Note
@@ -118,10 +122,12 @@ class Plan:
     reusable: int
     values: tuple[Value, ...]
     tool_state: ToolState
+    masked: tuple[str, ...]
     breaks: tuple[Break, ...]
     notices: tuple[str, ...]
     head_bytes: int
     prefix_bytes: int
+    measurable: bool
     planned_at: float
 
 
@@ -142,6 +148,10 @@ def arrange(
     *,
     declared: Declared,
     tools: ToolState | None = None,
+    union: bool = False,
+    notes_kept: bool = False,
+    note_blocks: int = 0,
+    note_stays: bool = False,
     tail: str = "",
     ttl: str | None = None,
     bytes_per_token: float = BYTES_PER_TOKEN,
@@ -155,6 +165,10 @@ def arrange(
         now: Seconds since the epoch.
         declared: Templates and slots.
         tools: What the lane knows of its tools.
+        union: Whether tools that are not offered stay declared; only for a caller that refuses their calls.
+        notes_kept: Whether the per-call values stand in the body already (see `headstay.kept`).
+        note_blocks: How many blocks at the end of the body are the note of this call, which the next may drop.
+        note_stays: Whether it is likely to stay, so that it is worth writing to the cache.
         tail: Per-call text of the application (retrieved documents, say), for the human turn.
         ttl: Name of the time to live, or None for the provider's default.
         bytes_per_token: For the minimum: how many bytes make a token in this lane.
@@ -162,17 +176,20 @@ def arrange(
     Returns:
         The plan. Nothing of the prompt is changed.
     """
-    frozen = freeze_tools(prompt.tools, tools or ToolState())
+    frozen = freeze_tools(prompt.tools, tools or ToolState(), union=union)
     taken = extract(prompt.system, declared)
-    placed = _place(prompt, rules, taken.values, tail)
+    values = [value for value in taken.values if value.every == "conversation"] if notes_kept else taken.values
+    placed = _place(prompt, rules, values, "" if notes_kept else tail)
     last, previous = seams(prompt.blocks)
     reusable, anchor = _reusable(prompt.blocks, previous, last, placed.note)
-    hashed = head_hash([digest(form) for form in frozen.forms], taken.head)
+    hashed = head_hash(frozen.forms, taken.head)
     head_bytes = sum(map(size_of, taken.head)) + sum(map(size_of, frozen.forms))
-    prefix_bytes = head_bytes + size_of(placed.semi_static) + sum(block.size for block in prompt.blocks)
+    prefix_bytes = head_bytes + size_of(placed.semi_static) + sum([block.size for block in prompt.blocks])
+    kinds = {block.kind for block in prompt.blocks}
     markers: tuple[PlannedMarker, ...] = ()
     if rules.max_markers:
-        seats = [seat for seat in (last, anchor, reusable, previous) if seat >= 0]
+        ends = (last, last - note_blocks) if note_stays else (last - note_blocks,)
+        seats = [seat for seat in (*ends, anchor, reusable, previous) if seat >= 0]
         minimum = rules.min_tokens * bytes_per_token
         outline = _Outline(frozen, taken.head, placed.semi_static, head_bytes)
         markers = _markers(prompt, rules, outline, seats, minimum, ttl)
@@ -181,6 +198,7 @@ def arrange(
         affinity = "hs-" + digest("affinity", lane.key, hashed).hex()
     return Plan(
         tools=frozen.tools,
+        tool_forms=frozen.forms,
         head=taken.head,
         semi_static=placed.semi_static,
         note=placed.note,
@@ -194,10 +212,12 @@ def arrange(
         reusable=reusable,
         values=taken.values,
         tool_state=frozen.state,
+        masked=frozen.masked,
         breaks=placed.breaks,
         notices=taken.notices,
         head_bytes=head_bytes,
         prefix_bytes=prefix_bytes,
+        measurable=kinds.isdisjoint(("image", "file")),
         planned_at=now,
     )
 
@@ -210,7 +230,7 @@ class _Placed(NamedTuple):
 
 def _place(prompt: Prompt, rules: CacheRules, values: Sequence[Value], tail: str) -> _Placed:
     """Decide which block each value goes to (invariants I3 and I4)."""
-    bound = rules.binds_thinking and (prompt.has_thinking or _asks_thinking(prompt.parameters))
+    bound = binds(prompt, rules)
     human = _last_human(prompt.blocks)
     in_place = rules.in_place_system and bool(prompt.blocks) and prompt.blocks[-1].role != "assistant"
     semi: list[Value] = []
@@ -243,7 +263,7 @@ def _place(prompt: Prompt, rules: CacheRules, values: Sequence[Value], tail: str
             )
         )
     message = prompt.blocks[human].message if human >= 0 else -1
-    texts = [text for text in (render(CALL_TITLE, user), tail if human >= 0 else "") if text]
+    texts = [text for text in (render(CALL_TITLE, user), tail) if text]
     note = Note(render(CALL_TITLE, operator), "\n\n".join(texts), message if texts else -1)
     return _Placed(render(CONVERSATION_TITLE, semi), note, tuple(breaks))
 
@@ -259,9 +279,12 @@ def _kept_back(value: Value, why: str) -> Break:
     )
 
 
-def _asks_thinking(parameters: Mapping[str, object]) -> bool:
-    thinking = parameters.get("thinking")
-    return isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
+def binds(prompt: Prompt, rules: CacheRules) -> bool:
+    """Whether thinking of this conversation is, or will be, bound to the exact history."""
+    thinking = prompt.parameters.get("thinking")
+    kind = cast("Mapping[str, object]", thinking).get("type") if isinstance(thinking, Mapping) else None
+    asked = rules.thinks if kind is None else kind != "disabled"
+    return rules.binds_thinking and (prompt.has_thinking or asked)
 
 
 def _last_human(blocks: Sequence[Block]) -> int:
@@ -342,11 +365,9 @@ def _markers(
             wanted.append(PlannedMarker("messages", chosen.message, chosen.part, body_ttl))
     if outline.semi_static and base >= minimum:
         wanted.append(PlannedMarker("system", 0, len(outline.head), system_ttl))
-    wanted += [
-        PlannedMarker("messages", marker.message, marker.part, body_ttl)
-        for marker in prompt.markers
-        if marker.tier == "messages"
-    ]
+    own = _own_seats(prompt, assistant=not rules.explicit_mode)
+    reached = [prompt.blocks[seat] for seat in own if _reaches(minimum, base, prompt.blocks, seat)]
+    wanted += [PlannedMarker("messages", block.message, block.part, body_ttl) for block in reached]
     chosen_markers = list(dict.fromkeys(wanted))[: rules.max_markers]
     tiers = {"tools": 0, "system": 1, "messages": 2}
     return tuple(sorted(chosen_markers, key=lambda marker: (tiers[marker.tier], marker.message, marker.part)))
@@ -356,12 +377,26 @@ def _reaches(minimum: float, base: int, blocks: Sequence[Block], seat: int) -> b
     return base >= minimum or base + sum(block.size for block in blocks[: seat + 1]) >= minimum
 
 
+def _own_seats(prompt: Prompt, *, assistant: bool) -> list[int]:
+    """Return the body blocks that the application marked itself and that may carry a marker."""
+    own = {(marker.message, marker.part) for marker in prompt.markers if marker.tier == "messages"}
+    if not own:
+        return []
+    return [
+        index
+        for index, block in enumerate(prompt.blocks)
+        if (block.message, block.part) in own
+        and block.kind not in ("thinking", "blank")
+        and (assistant or block.role != "assistant")
+    ]
+
+
 def _eligible(blocks: Sequence[Block], seat: int, *, assistant: bool) -> Block | None:
-    """Return the block at or before a seat, within its message, that may carry a marker."""
+    """Return the block at or before a seat, within its message or its turn, that may carry a marker."""
     message = blocks[seat].message
-    while seat >= 0 and blocks[seat].message == message:
+    while seat >= 0 and (blocks[seat].message == message or blocks[seat].role != "assistant"):
         block = blocks[seat]
-        if block.kind not in ("thinking", "other") and (assistant or block.role != "assistant"):
+        if block.kind not in ("thinking", "blank", "other") and (assistant or block.role != "assistant"):
             return block
         seat -= 1
     return None

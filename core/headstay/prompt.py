@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 Wire = Literal["anthropic-messages", "openai-chat", "openai-responses", "host-messages"]
 Role = Literal["system", "user", "assistant", "tool"]
-Kind = Literal["text", "image", "tool_call", "tool_result", "thinking", "other"]
+Kind = Literal["text", "blank", "image", "file", "tool_call", "tool_result", "thinking", "other"]
 
 
 class Stability(StrEnum):
@@ -29,11 +29,11 @@ class Block(NamedTuple):
 
     Attributes:
         role: Who said it. Tool results have the role "tool" on every wire.
-        kind: What it is.
+        kind: What it is; "blank" is text without a visible character, "other" what this version does not know.
         message: Index of its message in the body's own list.
         part: Index inside the message's content list; 0 for string content.
         digest: Hash of its wire form with its role, markers left out.
-        size: Length in bytes.
+        size: Length in bytes; 0 for images and files, whose bytes say nothing about their tokens.
     """
 
     role: Role

@@ -39,17 +39,17 @@ def variations(before: str, after: str) -> list[Variation]:
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
-        old, new = before[old_at[i1] : old_at[i2]], after[new_at[j1] : new_at[j2]]
-        found += [
-            Variation(
-                item.before_start + old_at[i1],
-                item.before_end + old_at[i1],
-                item.start + new_at[j1],
-                item.end + new_at[j1],
-            )
-            for item in _words(old, new)
-        ]
+        pairs = [(i1, i2, j1, j2)]
+        if i2 - i1 == j2 - j1:  # line by line, lest a value be found again on another line
+            pairs = [(i1 + n, i1 + n + 1, j1 + n, j1 + n + 1) for n in range(i2 - i1)]
+        for a1, a2, b1, b2 in pairs:
+            words = _words(before[old_at[a1] : old_at[a2]], after[new_at[b1] : new_at[b2]])
+            found += [_moved(item, old_at[a1], new_at[b1]) for item in words]
     return _joined(found, before, after)
+
+
+def _moved(item: Variation, before: int, after: int) -> Variation:
+    return Variation(item.before_start + before, item.before_end + before, item.start + after, item.end + after)
 
 
 def _offsets(pieces: Sequence[str]) -> list[int]:
@@ -118,8 +118,9 @@ def slot_line(text: str, spans: Sequence[tuple[int, int]], target: int, *, every
     start, end = spans[target]
     holes = sorted([*spans, *(found.span() for found in _PLACEHOLDER.finditer(text))])
     for words in (5, 12, 60):
-        left = _left(text, holes, start, words)
-        right = _right(text, holes, end, words)
+        left, right = _left(text, holes, start, words), _right(text, holes, end, words)
+        if not _WORD.search(left) and not _WORD.search(right):
+            right += _below(text, holes, end, words)
         name = label(re.sub(r"\\.|\[\\s\\S\]", " ", left.rpartition(".+?")[2])) or "value"
         body = r"[\s\S]+?" if "\n" in text[start:end].strip("\n") else ".+?"
         pattern = f"{left}(?P<{name}>{body}){right}"
@@ -172,6 +173,16 @@ def _right(text: str, holes: Sequence[tuple[int, int]], end: int, words: int) ->
             else f"{_escape(literal)}.+?{_right(text, holes, following[1], words)}"
         )
     return _escape(literal) + "$"
+
+
+def _below(text: str, holes: Sequence[tuple[int, int]], end: int, words: int) -> str:
+    """Return the first words below a value's line, for a value that has none beside or above it."""
+    found = re.compile(r"\n+(?=[^\n])").search(text, end)
+    if found is None:
+        return ""
+    line = text.find("\n", found.end())
+    stop = min([len(text) if line < 0 else line, *(hole[0] for hole in holes if hole[0] >= found.end())])
+    return _escape(found.group() + _first_words(text[found.end() : stop], words))
 
 
 def _last_words(literal: str, words: int) -> str:

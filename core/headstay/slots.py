@@ -6,7 +6,7 @@ placeholder, and is sent behind it: for the conversation in the semi-static bloc
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
@@ -24,7 +24,7 @@ _LONG_DATE = rf"(?:\d{{1,2}} {_MONTH},? \d{{4}}|{_MONTH} \d{{1,2}},? \d{{4}})"
 
 STRICT_CLOCK = re.compile(
     rf"(?<![\w-])(?:{_DATE}(?:[T ]|, | at ){_TIME}{_ZONE}"
-    rf"|{_WEEKDAY}{_LONG_DATE}(?:,? at |,? ){_TIME}(?: ?[AP]M\b)?{_ZONE})(?![\w-])"
+    rf"|{_WEEKDAY}{_LONG_DATE}(?:,? at |,? ){_TIME}(?: ?[AP]M\b)?{_ZONE})(?![\w-]|[:.,]\d)"
 )
 """A full timestamp: a date together with a time. A date alone is not recognised, only declared."""
 
@@ -42,6 +42,7 @@ _ID_VALUE = re.compile(r"(?=[^\W_]*\d)(?=[0-9-]*[A-Za-z])[A-Za-z]{0,8}[-_]?[0-9A
 _HEX_VALUE = re.compile(r"[A-Za-z]{0,8}[-_:]?(?=[0-9a-fA-F]*\d)(?=[0-9a-fA-F]*[a-fA-F])[0-9a-fA-F]{6,64}")
 _NUMBER_VALUE = re.compile(r"[#$€£]?[\d][\d.,:/ -]*%?")
 _SLOT_NAME = re.compile(r"[^\W\d]\w*")
+_TRIES = 1_000
 
 
 class Span(NamedTuple):
@@ -54,6 +55,7 @@ class Span(NamedTuple):
     harmless: bool | None = None
 
 
+Placement = tuple[tuple[int, int, str], ...]
 Match = str | re.Pattern[str] | Callable[[str], Iterable[tuple[int, int]]]
 
 
@@ -107,6 +109,13 @@ class Slot:
         """The template variable this slot speaks of, or None."""
         return self.match[1:-1] if isinstance(self.match, str) and _is_reference(self.match) else None
 
+    @property
+    def called(self) -> str:
+        """The name of its values: the group's, the heading's, the variable's, or "value"."""
+        if isinstance(self.match, re.Pattern):
+            return next(iter(self.match.groupindex), "value")
+        return self.variable or (label(self.match) if isinstance(self.match, str) else "value")
+
     def spans(self, text: str) -> list[Span]:
         """Find this slot in a text.
 
@@ -114,7 +123,7 @@ class Slot:
             text: One system block.
 
         Returns:
-            The spans in order; empty ones are left out.
+            The spans in order. An empty one is a value too, where something was found around it.
         """
         if self.variable is not None:
             return []
@@ -127,7 +136,7 @@ class Slot:
         return [
             Span(start, end, name, self.every, self.harmless)
             for start, end, name in found
-            if 0 <= start < end <= len(text)
+            if 0 <= start <= end <= len(text)
         ]
 
 
@@ -138,7 +147,7 @@ def _is_reference(match: str) -> bool:
 def _pattern_spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int, str]]:
     group = next(iter(pattern.groupindex), None)
     number = pattern.groupindex[group] if group else min(pattern.groups, 1)
-    return [(*found.span(number), group or "value") for found in pattern.finditer(text)]
+    return [(*found.span(number), group or "value") for found in pattern.finditer(text) if found.group()]
 
 
 def _under_heading(heading: str, text: str) -> list[tuple[int, int, str]]:
@@ -147,9 +156,10 @@ def _under_heading(heading: str, text: str) -> list[tuple[int, int, str]]:
     if found is None:
         return []
     following = re.compile(rf"^#{{1,{level}}} ", re.MULTILINE).search(text, found.end())
-    end = following.start() if following else len(text)
-    body = text[found.end() : end]
-    return [(found.end(), found.end() + len(body.rstrip()), label(heading))]
+    end = len(text)
+    if following:  # the last line break belongs to the heading behind it, so that an empty section leaves the same head
+        end = following.start() - text.endswith("\n", found.end(), following.start())
+    return [(found.end(), end, label(heading) or "value")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +177,8 @@ class Template:
     def spans(self, text: str, overrides: Sequence[Slot] = ()) -> list[Span] | int:
         """Find the variables in a text made from this template.
 
-        The literals are sought in order, each at its first place after the one before, so values may be of any
-        length and hold line breaks.
+        Values may be of any length and hold line breaks. Where a value holds a literal too, the first placement
+        counts in which each variable has one value; the head is the same for any of them.
 
         Args:
             text: One system block.
@@ -178,34 +188,67 @@ class Template:
             The spans, empty values included; or, where the text is not of this template, the offset up to which it
             fits.
         """
-        found = self._locate(text, repeat=True)
-        if isinstance(found, int):  # a value may hold a literal; then the repeats cannot be held against it
-            found = self._locate(text, repeat=False)
+        found = self._first(text)
         if isinstance(found, int):
             return found
+        if len(set(self.variables)) < len(self.variables):
+            found = self._consistent(text, iter(range(_TRIES))) or found
         declared = {slot.variable: slot for slot in overrides if slot.variable}
         return [_template_span(start, end, name, declared, text) for start, end, name in found]
 
-    def _locate(self, text: str, *, repeat: bool) -> list[tuple[int, int, str]] | int:
+    def missing(self, text: str) -> tuple[int, str]:
+        """Return how far a text fits that is not of this template, and the literal that is missing there."""
+        if not text.startswith(self.literals[0]):
+            return 0, self.literals[0]
+        at = len(self.literals[0])
+        for literal in self.literals[1:-1]:
+            end = text.find(literal, at)
+            if end < 0:
+                return at, literal
+            at = end + len(literal)
+        return at, self.literals[-1]
+
+    def _first(self, text: str) -> Placement | int:
+        """Seek each literal at its first place after the one before: where any placement fits, this one does."""
         if not text.startswith(self.literals[0]):
             return 0
         position = len(self.literals[0])
-        seen: dict[str, str] = {}
-        found: list[tuple[int, int, str]] = []
+        found: Placement = ()
         for name, literal in zip(self.variables, self.literals[1:], strict=True):
-            last = len(found) == len(self.variables) - 1
-            if repeat and name in seen:
-                end = position + len(seen[name])
-                fits = text.startswith(seen[name] + literal, position)
+            if len(found) == len(self.variables) - 1:
+                end = len(text) - len(literal) if text.endswith(literal) else -1
             else:
-                end = len(text) - len(literal) if last else text.find(literal, position)
-                fits = end >= position and text.endswith(literal) if last else end >= 0
-            if not fits:
+                end = text.find(literal, position)
+            if end < position:
                 return position
-            seen[name] = text[position:end]
-            found.append((position, end, name))
+            found = (*found, (position, end, name))
             position = end + len(literal)
         return found if position == len(text) else position
+
+    def _consistent(self, text: str, tries: Iterator[int], found: Placement = ()) -> Placement | None:
+        """Find a placement that gives a variable the same value wherever it stands: values may hold literals."""
+        index = len(found)
+        position = found[-1][1] + len(self.literals[index]) if found else len(self.literals[0])
+        if index == len(self.variables):
+            return found if position == len(text) else None
+        name, literal = self.variables[index], self.literals[index + 1]
+        earlier = next((text[start:end] for start, end, called in found if called == name), None)
+        ends: Iterable[int] = _occurrences(text, literal, position)
+        if earlier is not None:
+            ends = [position + len(earlier)] if text.startswith(earlier + literal, position) else []
+        for end in ends:
+            if next(tries, None) is None:
+                return None
+            placed = self._consistent(text, tries, (*found, (position, end, name)))
+            if placed is not None:
+                return placed
+        return None
+
+
+def _occurrences(text: str, literal: str, start: int) -> Iterator[int]:
+    while (start := text.find(literal, start)) >= 0:
+        yield start
+        start += 1
 
 
 def _template_span(start: int, end: int, name: str, declared: Mapping[str, Slot], text: str) -> Span:
@@ -226,7 +269,7 @@ def strict_spans(text: str) -> list[Span]:
 
 def merge(spans: Iterable[Span]) -> list[Span]:
     """Order spans and resolve overlaps: the wider one stands; on equal spans "call" wins over "conversation"."""
-    ordered = sorted(spans, key=lambda span: (span.start, -span.end, span.every != "call"))
+    ordered = sorted(spans, key=lambda span: (span.start, span.start < span.end, -span.end, span.every != "call"))
     kept: list[Span] = []
     for span in ordered:
         if kept and span.start < kept[-1].end:

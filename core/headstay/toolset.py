@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from headstay.canonical import meaning_text, wire_text
+from headstay.canonical import meaning_text, wire_texts
 from headstay.prompt import Tool
 
 
@@ -16,10 +16,12 @@ class ToolState:
     Attributes:
         order: Names in lane order: sorted at first sight, later ones behind.
         forms: Name to the wire form in which it was first sent.
+        client: Names of those that the application runs.
     """
 
     order: tuple[str, ...] = ()
     forms: Mapping[str, str] = field(default_factory=dict[str, str])
+    client: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,16 @@ class FrozenTools:
         tools: The definitions.
         forms: Their wire forms.
         state: The lane's knowledge after this call; the same object where nothing is new.
+        masked: Names of the tools that stay declared though this call does not offer them.
     """
 
     tools: tuple[Tool, ...]
     forms: tuple[str, ...]
     state: ToolState
+    masked: tuple[str, ...] = ()
 
 
-def freeze_tools(tools: Sequence[Tool], state: ToolState) -> FrozenTools:
+def freeze_tools(tools: Sequence[Tool], state: ToolState, *, union: bool = False) -> FrozenTools:
     """Put the tools of a call into lane order and first-seen form.
 
     A schema whose keys merely came in another order is replaced by the form sent first: it means the same and keeps
@@ -46,31 +50,54 @@ def freeze_tools(tools: Sequence[Tool], state: ToolState) -> FrozenTools:
     Args:
         tools: As the application gave them.
         state: What the lane knows.
+        union: Whether a client tool that the lane knows and this call does not offer stays declared. Only for a
+            caller that refuses its calls (invariant I5). A provider-run tool leaves the list at once.
 
     Returns:
-        The tools of this call and nothing else: a tool that is not given is not sent.
+        The tools to declare.
     """
-    if not tools:
+    if not tools and not (union and state.order):
         return FrozenTools((), (), state)
-    forms = {tool.name: wire_text(tool.wire) for tool in tools}
+    written = wire_texts([tool.wire for tool in tools])
+    forms = dict(zip([tool.name for tool in tools], written, strict=True))
     if len(forms) < len(tools):  # names must be unique on the wire: the provider's error is the clearer one
-        return FrozenTools(tuple(tools), tuple(wire_text(tool.wire) for tool in tools), state)
-    known = dict.fromkeys(state.order)
+        return FrozenTools(tuple(tools), written, state)
+    known = frozenset(state.order)
     fresh = sorted((tool for tool in tools if tool.name not in known), key=lambda tool: (not tool.client, tool.name))
     order = (*state.order, *(tool.name for tool in fresh))
     given = {tool.name: tool for tool in tools}
+    kept = frozenset(state.client) if union else frozenset[str]()
     frozen: list[Tool] = []
     changed = dict(state.forms)
     for name in order:
         tool = given.get(name)
         if tool is None:
+            if name in kept:
+                frozen.append(_revive(name, state.forms[name]))
             continue
-        form, first = forms[name], state.forms.get(name)
-        if first is not None and first != form:
-            stored = cast("Mapping[str, object]", json.loads(first))
-            if meaning_text(stored) == meaning_text(tool.wire):
-                tool, form = tool._replace(wire=stored), first
-        changed[name] = forms[name] = form
+        first = state.forms.get(name)
+        tool, changed[name] = (tool, forms[name]) if first is None else _first_form(tool, forms[name], first)
         frozen.append(tool)
-    fresh_state = state if order == state.order and changed == state.forms else ToolState(order, changed)
-    return FrozenTools(tuple(frozen), tuple(forms[tool.name] for tool in frozen), fresh_state)
+    client = (*state.client, *(tool.name for tool in fresh if tool.client))
+    same = order == state.order and changed == state.forms
+    masked = tuple(tool.name for tool in frozen if tool.name not in given)
+    return FrozenTools(
+        tuple(frozen),
+        tuple(changed[tool.name] for tool in frozen),
+        state if same else ToolState(order, changed, client),
+        masked,
+    )
+
+
+def _first_form(tool: Tool, form: str, first: str) -> tuple[Tool, str]:
+    """Return the form sent first where a definition differs from it in the order of its keys only."""
+    if form == first:
+        return tool, form
+    revived = _revive(tool.name, first)
+    same = meaning_text(revived.wire) == meaning_text(tool.wire)
+    return (tool._replace(wire=revived.wire), first) if same else (tool, form)
+
+
+def _revive(name: str, form: str) -> Tool:
+    wire = cast("Mapping[str, object]", json.loads(form))
+    return Tool(name, client=True, deferred=bool(wire.get("defer_loading")), wire=wire)

@@ -43,11 +43,13 @@ class Declared:
         templates: The texts' templates; each system block is tried against each.
         slots: Declared slots.
         strict: Whether full timestamps and UUIDs are slots without being declared.
+        constant: System blocks in which nothing is a slot.
     """
 
     templates: tuple[Template, ...] = ()
     slots: tuple[Slot, ...] = ()
     strict: bool = True
+    constant: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,56 +82,60 @@ def extract(system: Sequence[str], declared: Declared) -> Extraction:
     Returns:
         Head, values, and notices for declarations that fit nothing or everything.
     """
+    by_template = [_template_spans(text, declared) for text in system]
+    by_slot = [[slot.spans(text) for text in system] for slot in declared.slots]
+    too_wide = [_covers(found, system) for found in by_slot]
+    narrow = [found for found, wide in zip(by_slot, too_wide, strict=True) if not wide]
     heads: list[str] = []
     values: list[Value] = []
-    notices: list[str] = []
     used: dict[str, str] = {}
-    matched: set[int] = set()
-    best: tuple[int, str] | None = None
-    fitted = not declared.templates
     for number, text in enumerate(system):
-        spans, fit = _template_spans(text, declared)
-        if isinstance(fit, int):
-            best = max(best or (-1, ""), (fit, text))
-        else:
-            fitted = fitted or fit
+        spans, _ = by_template[number]
         identity = {span.name for span in spans}
-        for position, slot in enumerate(declared.slots):
-            found = slot.spans(text)
-            kept = [span for span in found if span.end - span.start < max(_EVERYTHING * len(text), 1)]
-            if len(kept) < len(found):
-                notices.append(f"{slot!r} matches nearly the whole system text and was left out; narrow it")
-            if found or slot.variable in identity:
-                matched.add(position)
-            spans += kept
+        spans = [*spans, *(span for found in narrow for span in found[number])]
         if declared.strict and not identity:
             spans += strict_spans(text)
+        if text in declared.constant:
+            spans = []
         head, cut = _cut(text, number, merge(spans), identity, used)
         heads.append(head)
         values += cut
-    if system and not fitted and best is not None:
-        around = best[1][max(0, best[0] - 20) : best[0] + 40]
-        notices.append(
-            f"template= does not fit the system text after character {best[0]}, near {around!r}; "
-            "give the template that the text is made from"
-        )
-    if system:
-        notices += [
-            f"{slot!r} matches nothing in the system text; correct it or take it out"
-            for position, slot in enumerate(declared.slots)
-            if position not in matched
-        ]
+    variables = {span.name for spans, _ in by_template for span in spans}
+    notices = _misfit(system, declared.templates, [at for _, at in by_template]) if declared.templates else []
+    for slot, found, wide in zip(declared.slots, by_slot, too_wide, strict=True):
+        if wide:
+            notices.append(f"{slot!r} matches nearly the whole system text and was left out; narrow it")
+        elif system and not any(found) and slot.variable not in variables:
+            notices.append(f"{slot!r} matches nothing in the system text; correct it or take it out")
     return Extraction(tuple(heads), tuple(values), tuple(notices))
 
 
-def _template_spans(text: str, declared: Declared) -> tuple[list[Span], int | bool]:
-    furthest: int | bool = False
+def _template_spans(text: str, declared: Declared) -> tuple[list[Span], int | None]:
+    """Return the variables of the template that a text is made from; else how far the nearest one reaches."""
+    reached = 0
     for template in declared.templates:
         found = template.spans(text, declared.slots)
         if not isinstance(found, int):
-            return [*found], True
-        furthest = max(int(furthest), found)
-    return [], furthest
+            return found, None
+        reached = max(reached, found)
+    return [], reached
+
+
+def _covers(found: Sequence[Sequence[Span]], system: Sequence[str]) -> bool:
+    """Whether the spans of one slot are nearly all there is: then no constant text would be left to cache."""
+    covered = sum(span.end - span.start for spans in found for span in spans)
+    return covered > 0 and covered >= _EVERYTHING * sum(map(len, system))
+
+
+def _misfit(system: Sequence[str], templates: Sequence[Template], reached: Sequence[int | None]) -> list[str]:
+    """Say which constant part of the nearest template is missing; never a word of the text, which holds values."""
+    if not system or None in reached:
+        return []
+    missing = max((template.missing(text) for template in templates for text in system), key=lambda found: found[0])[1]
+    return [
+        f"template= does not fit the system text: {missing[:60]!r} is not where the template has it; "
+        "give the template that the text is made from"
+    ]
 
 
 def _cut(
@@ -182,3 +188,12 @@ def _line(name: str, text: str) -> str:
     while f"</{tag}>" in text:
         tag += "_"
     return f"<{tag}>\n{text}\n</{tag}>"
+
+
+def per_call_lines(declared: Declared) -> dict[str, str]:
+    """For each declared slot that stands for a conversation, write the line that declares it as changing per call."""
+    return {
+        slot.called: repr(Slot(slot.match, every="call", harmless=slot.harmless))
+        for slot in declared.slots
+        if slot.every == "conversation"
+    }

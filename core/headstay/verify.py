@@ -1,9 +1,10 @@
 """Does the request that leaves hold what was planned? Read back from the payload itself, not from the plan."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from headstay.fingerprint import text_digest, trail
+from headstay.canonical import MARKER_KEYS
+from headstay.fingerprint import speaker, text_digest, trail
 from headstay.layout import Plan
 from headstay.prompt import Block, Marker, Prompt
 from headstay.providers.rules import CacheRules
@@ -28,25 +29,32 @@ def verify(sent: Prompt, plan: Plan, rules: CacheRules) -> tuple[str, ...]:
         expected[-1] = f"{expected[-1]}\n\n{plan.semi_static}"
     if list(sent.system) != expected:
         problems.append("the system text on the wire is not the planned head")
-    if tuple(tool.wire for tool in sent.tools) != tuple(tool.wire for tool in plan.tools):
-        bare = [{key: value for key, value in tool.wire.items() if key != "cache_control"} for tool in sent.tools]
-        if bare != [{k: v for k, v in tool.wire.items() if k != "cache_control"} for tool in plan.tools]:
-            problems.append("the tools on the wire are not the planned ones")
-    if trail(_without_note(sent.blocks, plan)) != plan.trail:
+    if [_bare(tool.wire) for tool in sent.tools] != [_bare(tool.wire) for tool in plan.tools]:
+        problems.append("the tools on the wire are not the planned ones")
+    if trail(_without_note(sent, plan)) != plan.trail:
         problems.append("the messages on the wire are not the application's")
     return (*problems, *_illegal(sent.markers, rules))
 
 
-def _without_note(blocks: Sequence[Block], plan: Plan) -> list[Block]:
-    kept = list(blocks)
-    if plan.note.operator and kept and kept[-1].role == "system":
+def _bare(tool: Mapping[str, object]) -> Mapping[str, object]:
+    return {key: value for key, value in tool.items() if key not in MARKER_KEYS} if "cache_control" in tool else tool
+
+
+def _without_note(sent: Prompt, plan: Plan) -> list[Block]:
+    """Take the note out where it was planned, and only if it is that note."""
+    kept = list(sent.blocks)
+    if plan.note.operator and kept and _says(sent, kept[-1], plan.note.operator):
         kept.pop()
     if plan.note.user:
-        note = text_digest("user", plan.note.user)[0]
-        last = max((index for index, block in enumerate(kept) if block.message == plan.note.message), default=-1)
-        if last >= 0 and kept[last].digest == note:
+        message = plan.note.message if plan.note.message >= 0 else len(sent.messages) - 1
+        last = next((index for index in range(len(kept) - 1, -1, -1) if kept[index].message == message), -1)
+        if last >= 0 and _says(sent, kept[last], plan.note.user):
             del kept[last]
     return kept
+
+
+def _says(sent: Prompt, block: Block, text: str) -> bool:
+    return block.digest == text_digest(speaker(sent.messages[block.message]), text)[0]
 
 
 def _illegal(markers: Sequence[Marker], rules: CacheRules) -> list[str]:

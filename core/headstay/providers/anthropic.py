@@ -8,17 +8,23 @@ from typing import cast
 
 from headstay.canonical import without_markers
 from headstay.errors import WireError
-from headstay.fingerprint import block_digest, text_digest
+from headstay.fingerprint import block_digest, speaker, text_digest
 from headstay.layout import Plan, PlannedMarker, Tier
 from headstay.prompt import Block, Kind, Marker, Prompt, Role, Tool
+from headstay.providers.rules import CacheRules
 
 Body = Mapping[str, object]
+_Planned = Mapping[tuple[Tier, int, int], PlannedMarker]
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 _NOT_PARAMETERS = frozenset({"model", "messages", "system", "tools", "stream", "metadata", "cache_control"})
-_KINDS: dict[str, Kind] = {
+_ROLES: dict[object, Role] = {"assistant": "assistant", "system": "system"}
+_KINDS: dict[object, Kind] = {
     "text": "text",
     "image": "image",
-    "document": "other",
+    "document": "file",
+    "search_result": "file",
     "tool_use": "tool_call",
     "server_tool_use": "tool_call",
     "mcp_tool_use": "tool_call",
@@ -97,22 +103,31 @@ def _system(system: object) -> tuple[tuple[str, ...], list[Marker]]:
 
 
 def _read_message(number: int, message: Mapping[str, object], blocks: list[Block], markers: list[Marker]) -> None:
-    said_by = str(message.get("role", "user"))
+    said_by = speaker(message)
     content = message.get("content")
-    role: Role = "assistant" if said_by == "assistant" else "system" if said_by == "system" else "user"
+    role = _ROLES.get(message.get("role"), "user")
     if isinstance(content, str):
-        blocks.append(Block(role, "text" if content.strip() else "other", number, 0, *text_digest(said_by, content)))
+        blocks.append(Block(role, "text" if content.strip() else "blank", number, 0, *text_digest(said_by, content)))
         return
-    for index, block in enumerate(_objects(content or (), f"messages[{number}].content")):
-        kind = _KINDS.get(str(block.get("type")), "other")
+    for index, block in enumerate(_objects(content or (), "messages[].content")):
+        kind = _KINDS.get(block.get("type"), "other")
+        digest, size = block_digest(said_by, block)
         if kind == "text" and not str(block.get("text", "")).strip():
-            kind = "other"
-        who: Role = "tool" if kind == "tool_result" else role
-        blocks.append(Block(who, kind, number, index, *block_digest(said_by, block)))
-        if (ttl := _ttl(block)) != "":
+            kind = "blank"
+        elif kind in {"image", "file"}:
+            size = 0
+        blocks.append(Block("tool" if kind == "tool_result" else role, kind, number, index, digest, size))
+        if "cache_control" in block and (ttl := _ttl(block)) != "":
             markers.append(Marker("messages", number, index, ttl))
-        elif kind == "tool_result" and "cache_control" in str(block.get("content", "")):
-            markers.append(Marker("messages", number, index, None))
+        if kind == "tool_result" and not isinstance(block.get("content"), str):
+            markers += [Marker("messages", number, index, ttl) for ttl in _inner_ttls(block)]
+
+
+def _inner_ttls(block: Mapping[str, object]) -> list[str | None]:
+    """Return the TTLs of the markers on the blocks inside a tool result."""
+    inner = cast("Sequence[object]", block.get("content") or ())
+    found = [_ttl(cast("Mapping[str, object]", bearer)) for bearer in inner if isinstance(bearer, Mapping)]
+    return [ttl for ttl in found if ttl != ""]
 
 
 def render(body: Body, prompt: Prompt, plan: Plan) -> dict[str, object]:
@@ -126,7 +141,7 @@ def render(body: Body, prompt: Prompt, plan: Plan) -> dict[str, object]:
     Returns:
         A new body. Whatever the plan does not touch is the application's own object.
     """
-    planned = {(marker.tier, marker.message, marker.part): marker for marker in plan.markers}
+    planned: _Planned = {(marker.tier, marker.message, marker.part): marker for marker in plan.markers}
     result = {key: value for key, value in body.items() if key != "cache_control"}
     if plan.tools:
         result["tools"] = [
@@ -154,9 +169,7 @@ def _marked(block: Mapping[str, object], marker: PlannedMarker | None) -> Mappin
     return {**block, "cache_control": control}
 
 
-def _render_system(
-    system: object, plan: Plan, planned: Mapping[tuple[Tier, int, int], PlannedMarker]
-) -> str | list[Mapping[str, object]]:
+def _render_system(system: object, plan: Plan, planned: _Planned) -> str | list[Mapping[str, object]]:
     bare = isinstance(system, str)
     if bare and not plan.semi_static and ("system", 0, 0) not in planned:
         return plan.head[0]
@@ -182,13 +195,19 @@ def _render_messages(prompt: Prompt, plan: Plan) -> list[Mapping[str, object]]:
             content = _content(messages[marker.message])
             content[marker.part] = _marked(content[marker.part], marker)
             messages[marker.message] = {**messages[marker.message], "content": content}
-    if plan.note.user:
-        number = plan.note.message
-        content = [*_content(messages[number]), {"type": "text", "text": plan.note.user}]
-        messages[number] = {**messages[number], "content": content}
-    if plan.note.operator:
+    if plan.note.user and plan.note.message < 0:
+        messages.append({"role": "user", "content": plan.note.user})
+    elif plan.note.user:
+        messages[plan.note.message] = _extended(messages[plan.note.message], plan.note.user)
+    if plan.note.operator and messages[-1].get("role") == "system":  # a second one in a row would be refused
+        messages[-1] = _extended(messages[-1], plan.note.operator)
+    elif plan.note.operator:
         messages.append({"role": "system", "content": plan.note.operator})
     return messages
+
+
+def _extended(message: Mapping[str, object], text: str) -> Mapping[str, object]:
+    return {**message, "content": [*_content(message), {"type": "text", "text": text}]}
 
 
 def _content(message: Mapping[str, object]) -> list[Mapping[str, object]]:
@@ -196,3 +215,27 @@ def _content(message: Mapping[str, object]) -> list[Mapping[str, object]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return list(cast("Sequence[Mapping[str, object]]", content or ()))
+
+
+def bind_thinking(body: dict[str, object], behavior: str, rules: CacheRules) -> dict[str, object]:
+    """Say what the API does with a thinking block whose history changed.
+
+    Rule: preserved-thinking pages, seen 2026-11-29: `block_binding` inside `thinking`, with a beta header.
+
+    Args:
+        body: A rendered request.
+        behavior: "error" or "drop_block".
+        rules: What the model does: the setting stands inside `thinking`, so a model that thinks without being told
+            is told to.
+
+    Returns:
+        The body with the setting; unchanged where the model does not think or the application said it itself.
+    """
+    thinking = body.get("thinking") or ({"type": "adaptive"} if rules.thinks else None)
+    if not isinstance(thinking, Mapping) or "block_binding" in thinking:
+        return body
+    betas = list(cast("Sequence[str]", body.get("betas") or ()))
+    if BINDING_BETA not in betas:
+        betas.append(BINDING_BETA)
+    setting = {"prefix_mismatch_behavior": behavior}
+    return {**body, "thinking": {**cast("Body", thinking), "block_binding": setting}, "betas": betas}

@@ -6,11 +6,11 @@ The head stands in the leading system or developer messages: `instructions` cann
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
-from headstay.canonical import without_markers
+from headstay.canonical import MARKER_KEYS, without_markers
 from headstay.errors import WireError
-from headstay.fingerprint import block_digest, text_digest
+from headstay.fingerprint import block_digest, speaker, text_digest
 from headstay.layout import Plan, PlannedMarker
 from headstay.prompt import Block, Kind, Marker, Prompt, Role, Tool, Wire
 from headstay.providers.rules import CacheRules
@@ -22,7 +22,13 @@ _NOT_PARAMETERS = frozenset(
     {"model", "messages", "input", "instructions", "tools", "stream", "stream_options", "metadata", "user"}
 )
 _OPERATOR = ("system", "developer")
+# What of a message is read elsewhere, or is no part of what the model reads.
+_READ = MARKER_KEYS | frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "type", "id", "status", "output", "call_id"}
+)
 _TEXTS = ("text", "input_text", "output_text")
+_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "assistant": "assistant"}
+_FILES = ("file", "input_file", "input_audio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +38,14 @@ class _Form:
     wire: Wire
     field: str
     text_type: str
+    operator: str
 
 
 _FORMS: dict[str, _Form] = {
-    "openai-chat": _Form("openai-chat", "messages", "text"),
-    "openai-responses": _Form("openai-responses", "input", "input_text"),
+    "openai-chat": _Form("openai-chat", "messages", "text", "system"),
+    "openai-responses": _Form("openai-responses", "input", "input_text", "developer"),
     # What a host hands to a model class that builds no payload of these wires: roles and contents in chat form.
-    "host-messages": _Form("host-messages", "messages", "text"),
+    "host-messages": _Form("host-messages", "messages", "text", "system"),
 }
 
 
@@ -67,7 +74,7 @@ def parse(body: Body, *, wire: Wire) -> Prompt:
     items = _items(body, form)
     seats, leading = _leading(body, items)
     blocks: list[Block] = []
-    markers: list[Marker] = [Marker("system", 0, index) for index, seat in enumerate(seats) if _is_marked(items, seat)]
+    markers = _head_markers(items, seats)
     for number, item in enumerate(items[leading:]):
         _read_item(number, item, blocks, markers)
     tools = body.get("tools") or ()
@@ -130,11 +137,21 @@ def _texts(content: object) -> list[str] | None:
     return [str(part.get("text", "")) for part in parts]
 
 
-def _is_marked(items: Sequence[Item], seat: _Seat) -> bool:
-    content = items[seat.message].get("content") if seat.message >= 0 else None
-    return (
-        isinstance(content, (list, tuple)) and "prompt_cache_breakpoint" in cast("Sequence[Item]", content)[seat.part]
-    )
+def _head_markers(items: Sequence[Item], seats: Sequence[_Seat]) -> list[Marker]:
+    found: list[Marker] = []
+    for index, seat in enumerate(seats):
+        content = items[seat.message].get("content") if seat.message >= 0 else None
+        if isinstance(content, (list, tuple)):
+            found += _marker(cast("Sequence[Item]", content)[seat.part], "system", 0, index)
+    return found
+
+
+def _marker(part: Item, tier: Literal["system", "messages"], message: int, index: int) -> list[Marker]:
+    control = part.get("prompt_cache_breakpoint")
+    if not isinstance(control, Mapping):
+        return []
+    ttl = cast("Item", control).get("ttl")
+    return [Marker(tier, message, index, None if ttl is None else str(ttl))]
 
 
 def _read_item(number: int, item: Item, blocks: list[Block], markers: list[Marker]) -> None:
@@ -144,29 +161,33 @@ def _read_item(number: int, item: Item, blocks: list[Block], markers: list[Marke
         bare = {key: value for key, value in item.items() if key not in ("id", "status")}
         blocks.append(Block(role, kind or "other", number, 0, *block_digest(said_by, bare)))
         return
+    if not item.keys() <= _READ:  # a refusal, an audio reference, what another server calls reasoning
+        extra = {key: value for key, value in item.items() if value and key not in _READ}
+        blocks += [Block(role, "other", number, 0, *block_digest(said_by, extra))] if extra else []
     if isinstance(content, str):
         if content or not item.get("tool_calls"):
-            filled: Kind = kind or ("text" if content.strip() else "other")
+            filled: Kind = (kind or "text") if content.strip() else "blank"
             blocks.append(Block(role, filled, number, 0, *text_digest(said_by, content)))
     else:
         for index, part in enumerate(cast("Sequence[Item]", content or ())):
-            blocks.append(Block(role, kind or _part_kind(part), number, index, *_part_digest(said_by, part)))
+            what, digest, size = _read_part(said_by, part)
+            blocks.append(Block(role, what if what == "blank" else kind or what, number, index, digest, size))
             if "prompt_cache_breakpoint" in part:
-                markers.append(Marker("messages", number, index))
-    calls = cast("Sequence[Item]", item.get("tool_calls") or ())
-    blocks += [Block(role, "tool_call", number, 0, *block_digest(said_by, call)) for call in calls]
+                markers += _marker(part, "messages", number, index)
+    if "tool_calls" in item:
+        calls = cast("Sequence[Item]", item["tool_calls"] or ())
+        blocks += [Block(role, "tool_call", number, 0, *block_digest(said_by, call)) for call in calls]
 
 
 def _speaker(item: Item) -> tuple[Role, str, Kind | None]:
     """Return the neutral role, the speaker for the hash, and the kind where the item itself decides it."""
-    kind = str(item.get("type") or "message")
-    if kind == "message":
+    kind = item.get("type")
+    if kind is None or kind == "message":
         role = str(item.get("role", "user"))
-        said_by = f"{role}:{item['name']}" if item.get("name") else role
-        if role == "tool":
-            return "tool", f"tool:{item.get('tool_call_id')}", "tool_result"
-        neutral: Role = "system" if role in _OPERATOR else "assistant" if role == "assistant" else "user"
-        return neutral, said_by, None
+        if role in ("tool", "function"):
+            return "tool", f"tool:{item.get('tool_call_id') or item.get('name')}", "tool_result"
+        return _ROLES.get(role, "user"), speaker(item), None
+    kind = str(kind)
     if kind == "function_call_output":
         return "tool", f"tool:{item.get('call_id')}", "tool_result"
     if kind == "reasoning":
@@ -176,17 +197,14 @@ def _speaker(item: Item) -> tuple[Role, str, Kind | None]:
     return "assistant", kind, "tool_call" if kind.endswith("_call") else "other"
 
 
-def _part_kind(part: Item) -> Kind:
-    kind = str(part.get("type"))
-    if kind in _TEXTS:
-        return "text" if str(part.get("text", "")).strip() else "other"
-    return "image" if "image" in kind else "other"
-
-
-def _part_digest(said_by: str, part: Item) -> tuple[bytes, int]:
-    if part.get("type") in _TEXTS:  # ids and log probabilities of a reply are not what the model reads
-        return text_digest(said_by, str(part.get("text", "")))
-    return block_digest(said_by, part)
+def _read_part(said_by: str, part: Item) -> tuple[Kind, bytes, int]:
+    shape = part.get("type")
+    if shape in _TEXTS:  # ids and log probabilities of a reply are not what the model reads
+        text = str(part.get("text", ""))
+        return "text" if text.strip() else "blank", *text_digest(said_by, text)
+    digest, size = block_digest(said_by, part)
+    kind: Kind = "image" if "image" in str(shape) else "file" if shape in _FILES else "other"
+    return kind, digest, size if kind == "other" else 0
 
 
 def render(body: Body, prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[str, object]:
@@ -211,10 +229,11 @@ def render(body: Body, prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[st
         result["instructions"] = instructions
     elif "instructions" in result and prompt.system:
         del result["instructions"]
-    rest = _render_rest(prompt, plan, form)
-    if isinstance(body.get(form.field), str) and not head and rest == list(items):
-        return result
-    result[form.field] = [*head, *rest]
+    rest = _render_rest(prompt, plan, form, role=str(items[0].get("role")) if prompt.leading else form.operator)
+    if head or rest != items or not isinstance(body.get(form.field), str):
+        result[form.field] = [*head, *rest]
+    if plan.masked:
+        result.update(_allowed(body, plan, prompt.wire))
     if plan.affinity and rules.affinity:
         result[rules.affinity] = plan.affinity
     if plan.retention and rules.retention:
@@ -223,6 +242,29 @@ def render(body: Body, prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[st
         own = cast("Item", body.get("prompt_cache_options") or {})
         result["prompt_cache_options"] = {**own, "mode": "explicit"}
     return result
+
+
+def _allowed(body: Body, plan: Plan, wire: Wire) -> dict[str, object]:
+    """Restrict the model to the tools that this call offers; the declared list stays as it is.
+
+    Rule: `tool_choice: allowed_tools` does not touch the prefix (prompt-caching guide, seen 2026-11-29).
+    """
+    choice = body.get("tool_choice") or "auto"
+    offered = [tool for tool in plan.tools if tool.name not in plan.masked]
+    if not offered:
+        return {"tool_choice": "none"}
+    if choice not in ("auto", "required"):
+        return {}
+    if wire == "openai-responses":
+        tools: list[Item] = [_named(tool.wire, tool.name) for tool in offered]
+        return {"tool_choice": {"type": "allowed_tools", "mode": choice, "tools": tools}}
+    listed = [{"type": "function", "function": {"name": tool.name}} for tool in offered]
+    return {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": choice, "tools": listed}}}
+
+
+def _named(wire: Item, name: str) -> Item:
+    kind = str(wire.get("type") or "function")
+    return {"type": kind, "name": name} if kind in ("function", "custom") else {"type": kind}
 
 
 def _marked(part: Item, marker: PlannedMarker | None) -> Item:
@@ -273,7 +315,7 @@ def _bare_part(item: Item, part: int) -> Item:
     return {key: value for key, value in given.items() if key != "prompt_cache_breakpoint"}
 
 
-def _render_rest(prompt: Prompt, plan: Plan, form: _Form) -> list[Item]:
+def _render_rest(prompt: Prompt, plan: Plan, form: _Form, *, role: str) -> list[Item]:
     items = list(prompt.messages)
     for number in {marker.message for marker in prompt.markers if marker.tier == "messages"}:
         items[number] = cast("Item", without_markers(items[number]))
@@ -282,12 +324,13 @@ def _render_rest(prompt: Prompt, plan: Plan, form: _Form) -> list[Item]:
             content = _content(items[marker.message], form)
             content[marker.part] = _marked(content[marker.part], marker)
             items[marker.message] = _with_content(items[marker.message], content)
-    if plan.note.user:
+    if plan.note.user and plan.note.message < 0:
+        items.append({"role": "user", "content": plan.note.user})
+    elif plan.note.user:
         number = plan.note.message
         content = [*_content(items[number], form), {"type": form.text_type, "text": plan.note.user}]
         items[number] = _with_content(items[number], content)
     if plan.note.operator:
-        role = "developer" if form.wire == "openai-responses" else "system"
         items.append({"role": role, "content": plan.note.operator})
     return items
 

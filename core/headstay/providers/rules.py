@@ -7,6 +7,7 @@ a server might reject, and the highest minimum, so that nothing is promised that
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Literal
 
 from headstay.prompt import Wire
@@ -43,6 +44,7 @@ class CacheRules:
         in_place_system: Whether a system message may stand last in the messages.
         several_system: Whether more than one leading system block is accepted.
         binds_thinking: Whether thinking blocks are bound to the exact history.
+        thinks: Whether the model thinks when the request does not say.
         lane_parameters: Request fields that re-key everything, tools and system included.
         message_parameters: Request fields that re-key only the messages.
         images_rekey_messages: Whether the first image of a conversation drops the cached messages.
@@ -66,6 +68,7 @@ class CacheRules:
     in_place_system: bool = False
     several_system: bool = True
     binds_thinking: bool = False
+    thinks: bool = False
     lane_parameters: tuple[str, ...] = ()
     message_parameters: tuple[str, ...] = ()
     images_rekey_messages: bool = False
@@ -82,10 +85,20 @@ class CacheRules:
         return self.ttls.get(ttl or self.default_ttl, 300)
 
 
-def _anthropic(models: str, minimum: int, read: float, *, in_place: bool = False, binds: bool = False) -> CacheRules:
+_SNAPSHOTS = ("", "-20[0-9][0-9][0-9][0-9][0-9][0-9]", "-latest", "-0")
+"""How a model's name may go on: Anthropic's dated snapshots and aliases. `claude-opus-5-9` is another model."""
+
+
+def _families(models: str) -> tuple[str, ...]:
+    return tuple(pattern for name in models.split("|") for pattern in (name, f"{name}-*"))
+
+
+def _anthropic(
+    models: str, minimum: int, read: float, *, in_place: bool = False, binds: bool = False, thinks: bool = False
+) -> CacheRules:
     return CacheRules(
         provider="anthropic",
-        models=tuple(models.split("|")),
+        models=tuple(f"{name}{end}" for name in models.split("|") for end in _SNAPSHOTS),
         min_tokens=minimum,
         max_markers=4,
         ttls={"5m": 300, "1h": 3600},
@@ -95,6 +108,7 @@ def _anthropic(models: str, minimum: int, read: float, *, in_place: bool = False
         lookback=20,
         in_place_system=in_place,
         binds_thinking=binds,
+        thinks=thinks,
         lane_parameters=("speed",),
         message_parameters=("tool_choice", "thinking", "output_config.effort"),
         images_rekey_messages=True,
@@ -120,13 +134,14 @@ _OPENAI_LANE = (
 def _openai_explicit(models: str, read: float) -> CacheRules:
     return CacheRules(
         provider="openai",
-        models=tuple(models.split("|")),
+        models=_families(models),
         min_tokens=1024,
         max_markers=4,
-        ttls={"30m": 1800},
+        # "12h" is in the SDK's types and a price map, on no page seen yet; a breakpoint may name it on both APIs.
+        ttls={"30m": 1800, "12h": 43_200},
         default_ttl="30m",
         read_multiplier=read,
-        write_multipliers={"30m": 1.25},
+        write_multipliers={"30m": 1.25, "12h": 2.5},
         explicit_mode=True,
         affinity="prompt_cache_key",
         in_place_system=True,
@@ -135,15 +150,20 @@ def _openai_explicit(models: str, read: float) -> CacheRules:
     )
 
 
-def _openai_implicit(models: str, read: float, *, step: int = 128, retention: bool = True) -> CacheRules:
-    # The in-memory life is 5 to 10 minutes; 5 is the one that may be promised.
+_LIVES = {"in_memory": 300, "24h": 1800}
+"""Seconds that may be promised: in memory 5 to 10 minutes, and typically 30 with "24h"."""
+
+
+def _openai_implicit(
+    models: str, read: float, *, step: int = 128, lives: tuple[str, ...] = ("in_memory", "24h")
+) -> CacheRules:
     return CacheRules(
         provider="openai",
-        models=tuple(models.split("|")),
+        models=_families(models),
         min_tokens=1024,
         max_markers=0,
-        ttls={"in_memory": 300, "24h": 1800} if retention else {"24h": 1800},
-        default_ttl="in_memory" if retention else "24h",
+        ttls={name: _LIVES[name] for name in lives},
+        default_ttl=lives[0],
         read_multiplier=read,
         step=step,
         affinity="prompt_cache_key",
@@ -155,28 +175,27 @@ def _openai_implicit(models: str, read: float, *, step: int = 128, retention: bo
 
 
 RULES: tuple[CacheRules, ...] = (
-    _anthropic("claude-fable-5-2*|claude-fable-5-1*", 512, 0.025, in_place=True, binds=True),
-    _anthropic("claude-mythos-5-2*|claude-mythos-5-1*", 512, 0.025, binds=True),
-    _anthropic("claude-fable-5*", 512, 0.1, in_place=True),
-    _anthropic("claude-mythos-5*", 512, 0.1),
-    _anthropic("claude-opus-5-5*|claude-sonnet-5-5*", 512, 0.05, in_place=True, binds=True),
-    # The caching page names Opus 4.8 and later, Fable 5 and Sonnet 5.5 for system messages in place. SDK notes name
-    # Haiku 5.5 and Mythos too; a wrong yes would be a 400 in the user's call, a wrong no only moves the note.
-    _anthropic("claude-haiku-5-5*", 512, 0.1, binds=True),
-    _anthropic("claude-opus-5*", 512, 0.1, in_place=True),
-    _anthropic("claude-opus-4-8*", 1024, 0.1, in_place=True),
-    _anthropic("claude-mythos-preview*", 2048, 0.1),
-    _anthropic("claude-opus-4-7*", 2048, 0.1),
-    _anthropic("claude-opus-4-6*|claude-opus-4-5*|claude-haiku-4-5*", 4096, 0.1),
-    _anthropic("claude-sonnet-5*|claude-sonnet-4*|claude-opus-4*", 1024, 0.1),
-    _openai_explicit("gpt-6.1-sol*|gpt-6.1-terra*|gpt-6.2-*", 0.05),
-    _openai_explicit("gpt-6*|gpt-5.6*", 0.1),
-    _openai_implicit("gpt-5.5*", 0.1, step=2048, retention=False),
-    _openai_implicit("gpt-5.4*|gpt-5.3*|gpt-5.2*|gpt-5.1*|gpt-5|gpt-5-*", 0.1),
-    _openai_implicit("gpt-4.1*|o3*|o4-mini*", 0.25),
-    _openai_implicit("gpt-4o*|o1*", 0.5),
+    # Not named among the models that take a system message in place, and so not assumed to: Mythos, Haiku 5.5.
+    _anthropic("claude-fable-5-2|claude-fable-5-1", 512, 0.025, in_place=True, binds=True, thinks=True),
+    _anthropic("claude-mythos-5-2|claude-mythos-5-1", 512, 0.025, binds=True, thinks=True),
+    _anthropic("claude-fable-5", 512, 0.1, in_place=True),
+    _anthropic("claude-mythos-5", 512, 0.1),
+    _anthropic("claude-opus-5-5|claude-sonnet-5-5", 512, 0.05, in_place=True, binds=True, thinks=True),
+    _anthropic("claude-haiku-5-5", 512, 0.1, binds=True),
+    _anthropic("claude-opus-5", 512, 0.1, in_place=True),
+    _anthropic("claude-opus-4-8", 1024, 0.1, in_place=True),
+    _anthropic("claude-mythos-preview|claude-opus-4-7", 2048, 0.1),
+    _anthropic("claude-opus-4-6|claude-opus-4-5|claude-haiku-4-5", 4096, 0.1),
+    _anthropic("claude-sonnet-5|claude-sonnet-4-6|claude-sonnet-4-5|claude-sonnet-4", 1024, 0.1),
+    _anthropic("claude-opus-4-1|claude-opus-4", 1024, 0.1),
+    _openai_explicit("gpt-6.1-sol|gpt-6.1-terra|gpt-6.2", 0.05),
+    _openai_explicit("gpt-6-astra|gpt-6-sol|gpt-6-luna|gpt-5.6", 0.1),
+    _openai_implicit("gpt-5.5", 0.1, step=2048, lives=("24h",)),
+    _openai_implicit("gpt-5.4|gpt-5.3|gpt-5.2|gpt-5.1|gpt-5", 0.1),
+    _openai_implicit("gpt-4.1|o3|o4-mini", 0.25),
+    _openai_implicit("gpt-4o|o1", 0.5, lives=("in_memory",)),
 )
-"""First match wins, so narrower patterns stand first."""
+"""First match wins. No pattern reaches into a generation that was not read about."""
 
 _CAREFUL_ANTHROPIC = CacheRules(
     provider="unknown",
@@ -208,6 +227,7 @@ _CAREFUL_OTHER = CacheRules(
 )
 
 
+@lru_cache(maxsize=256)
 def find_rules(wire: Wire, model: str) -> CacheRules:
     """Return the rules of a model.
 
