@@ -1,21 +1,27 @@
 """Who a call is made for: the tenant, the thread and the per-call text, from the caller's config."""
 
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, cast
+from uuid import UUID, uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from headstay.flow import Flow
 
-Tenant = str | Callable[[RunnableConfig], str | None] | None
-Tail = str | Callable[[RunnableConfig], str | None] | None
+Tenant = str | Callable[[Any], str | None] | None
+"""A name, or a callable on the `RunnableConfig`; in an agent's middleware on the runtime."""
+Tail = str | Callable[[Any], str | None] | None
+"""A text, or a callable on the `RunnableConfig`; in an agent's middleware on the runtime."""
 
 _THREAD_KEYS = ("thread_id", "session_id", "conversation_id")
 _caller: ContextVar[RunnableConfig | None] = ContextVar("headstay_caller", default=None)
+_later: dict[UUID, RunnableConfig] = {}
+_NOBODY = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Binding:
 
 
 @contextmanager
-def calling(config: RunnableConfig | None) -> Iterator[None]:
+def calling(config: RunnableConfig | None) -> Generator[None]:
     """Keep the caller's config for the time of a call: the methods that build the request do not get it."""
     token = _caller.set(ensure_config(config))
     try:
@@ -43,18 +49,33 @@ def calling(config: RunnableConfig | None) -> Iterator[None]:
         _caller.reset(token)
 
 
-def caller_config(metadata: Mapping[str, Any] | None = None) -> RunnableConfig:
+def with_run_id(config: RunnableConfig | None) -> RunnableConfig:
+    """Name the run of a stream that starts later, when only its run id is handed down."""
+    config = ensure_config(config)
+    config["run_id"] = config.get("run_id") or uuid4()
+    return config
+
+
+def remember(config: RunnableConfig, stream: object) -> None:
+    """Keep a config that `with_run_id` made, for as long as its stream lives."""
+    run_id = cast("UUID", config.get("run_id"))
+    _later[run_id] = config
+    weakref.finalize(stream, _later.pop, run_id, None)
+
+
+def caller_config(run_manager: Any = None) -> RunnableConfig:
     """Return the config of the call under way, with the run's metadata.
 
     Args:
-        metadata: The run manager's metadata; thread ids can stand there too.
+        run_manager: The run's manager: its metadata can name the thread too, and its id a remembered config.
     """
-    config = _caller.get() or ensure_config()
+    metadata: Mapping[str, Any] | None = getattr(run_manager, "metadata", None)
+    config = _caller.get() or _later.get(getattr(run_manager, "run_id", None) or _NOBODY) or ensure_config()
     merged = {**(metadata or {}), **(config.get("metadata") or {})}
     return cast("RunnableConfig", {**config, "metadata": merged})
 
 
-def tenant_of(binding: Binding, config: RunnableConfig) -> str | None:
+def tenant_of(binding: Binding, config: Any) -> str | None:
     """Return the tenant of a call; what the application's callable raises is raised."""
     tenant = binding.tenant(config) if callable(binding.tenant) else binding.tenant
     if tenant is not None and not isinstance(cast("object", tenant), str):
@@ -62,7 +83,7 @@ def tenant_of(binding: Binding, config: RunnableConfig) -> str | None:
     return tenant
 
 
-def tail_of(binding: Binding, config: RunnableConfig) -> str:
+def tail_of(binding: Binding, config: Any) -> str:
     """Return the per-call text of a call, or an empty text."""
     return (binding.tail(config) if callable(binding.tail) else binding.tail) or ""
 

@@ -6,7 +6,10 @@ messages were merged, system texts hoisted and tools converted.
 """
 
 import copy
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -22,13 +25,22 @@ from headstay.ledger import Ledger
 from headstay.providers.rules import find_rules
 from headstay.slots import Slot
 from headstay.values import Declared
-from langchain_headstay.identity import Binding, Tail, Tenant, calling
+from langchain_headstay.identity import Binding, Tail, Tenant, calling, remember, with_run_id
 from langchain_headstay.templates import TemplateLike, read_templates
-from langchain_headstay.ticket import Ticket, arrange_messages, arrange_payload, builds_payload, model_name, wire_of
+from langchain_headstay.ticket import (
+    Ticket,
+    afirst_within,
+    arrange_messages,
+    arrange_payload,
+    builds_payload,
+    first_within,
+    model_name,
+    under_way,
+    wire_of,
+)
 
 Model = TypeVar("Model", bound=BaseChatModel)
 
-_TICKET = "headstay_ticket"
 _CLIENTS = ("_client", "_async_client")
 
 
@@ -70,11 +82,52 @@ def cache_aware(
     Raises:
         ConfigError: A setting cannot work; the message says which and what would.
     """
-    declared = Declared(read_templates(template), _slots(volatile), strict=volatile is not None)
-    settings = Settings(name or "", declared, ttl, on_break, verify)
+    settings = Settings(name or "", declare(template, volatile), ttl, on_break, verify)
+    return instrument(model, Binding(Flow(settings, head_store=head_store, ledger=ledger), tenant, tail))
+
+
+def declare(
+    template: TemplateLike | Sequence[TemplateLike] | None, volatile: str | Slot | Sequence[Slot] | None
+) -> Declared:
+    """Read what an application declares about its system text.
+
+    Raises:
+        ConfigError: It is no template, or no list of slots.
+    """
+    return Declared(read_templates(template), _slots(volatile), strict=volatile is not None)
+
+
+def instrument(model: Model, binding: Binding, *, lenient: bool = False) -> Model:
+    """Copy a model so that its calls go through a flow.
+
+    Args:
+        model: Any chat model.
+        binding: The flow, and how to find tenant and per-call text.
+        lenient: Whether a setting that is not for this model may stand, as for the second model of an agent.
+
+    Raises:
+        ConfigError: It is no chat model, or a setting cannot work for it.
+    """
+    check_model(model)
     model_id = model_name(model)
-    settings.check(find_rules(wire_of(model, {}), model_id), model_id)
-    return _copy(model, Binding(Flow(settings, head_store=head_store, ledger=ledger), tenant, tail))
+    if not lenient:
+        binding.flow.settings.check(find_rules(wire_of(model, {}), model_id), model_id)
+    return _copy(model, binding)
+
+
+def check_model(model: object) -> None:
+    """Refuse anything that is no chat model.
+
+    Raises:
+        ConfigError: The message says what to give.
+    """
+    if isinstance(model, KeepsCaller) and not isinstance(model, Instrumented):
+        raise ConfigError("this is a CacheAwareChatModel already; give the model inside it: `.model`")
+    if not isinstance(model, BaseChatModel):
+        raise ConfigError(
+            f"{type(model).__name__} is no chat model: give the model itself, and bind tools, choose structured output "
+            "or make it configurable on the result"
+        )
 
 
 def _slots(volatile: object) -> tuple[Slot, ...]:
@@ -111,7 +164,7 @@ def _bare(model: BaseChatModel) -> BaseChatModel:
     if isinstance(model, Instrumented):
         object.__setattr__(copied, "__class__", model.headstay_base)
         for key in _CLIENTS:  # made again when first used; they hold locks and cannot be copied
-            copied.__dict__.pop(key, None)
+            vars(copied).pop(key, None)
     return copied
 
 
@@ -173,12 +226,7 @@ class KeepsCaller(_Base):
         **kwargs: Any,
     ) -> Iterator[Any]:
         """Call the class's own method, keeping the caller's config."""
-        chunks = super().stream(input, config, stop=stop, **kwargs)
-        with calling(config):  # the request is built before the first chunk comes
-            first = next(chunks, None)
-        if first is not None:
-            yield first
-            yield from chunks
+        yield from first_within(calling(config), super().stream(input, config, stop=stop, **kwargs))
 
     async def astream(
         self,
@@ -190,12 +238,43 @@ class KeepsCaller(_Base):
     ) -> AsyncIterator[Any]:
         """Call the class's own method, keeping the caller's config."""
         chunks = super().astream(input, config, stop=stop, **kwargs)
-        with calling(config):
-            first = await anext(chunks, None)
-        if first is not None:
-            yield first
-            async for chunk in chunks:
+        async with aclosing(afirst_within(calling(config), chunks)) as relayed:
+            async for chunk in relayed:
                 yield chunk
+
+    def stream_events(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Call the class's own method, keeping the caller's config until the stream is read."""
+        events = cast("Callable[..., Any]", super().stream_events)
+        if kwargs.get("version") != "v3":
+            return events(input, config, **kwargs)
+        config = with_run_id(config)
+        stream = events(input, config, **kwargs)
+        remember(config, stream)
+        return stream
+
+    def astream_events(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Call the class's own method, keeping the caller's config until the stream is read."""
+        events = cast("Callable[..., Any]", super().astream_events)
+        if kwargs.get("version") != "v3":
+            return events(input, config, **kwargs)
+        config = with_run_id(config)
+
+        async def remembered() -> Any:
+            stream = await events(input, config, **kwargs)
+            remember(config, stream)
+            return stream
+
+        return remembered()
 
 
 class Instrumented(KeepsCaller):
@@ -220,9 +299,9 @@ class Instrumented(KeepsCaller):
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        ticket = kwargs.pop(_TICKET, None)
         payload = super()._get_request_payload(input_, stop=stop, **kwargs)
-        return arrange_payload(self, self.headstay_binding, payload, ticket)
+        messages = self._convert_input(input_).to_messages()
+        return arrange_payload(self, self.headstay_binding, payload, under_way(self), messages)
 
     def _generate(
         self,
@@ -231,11 +310,13 @@ class Instrumented(KeepsCaller):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        if _TICKET in kwargs:
-            return super()._generate(messages, stop, run_manager, **kwargs)
+        generate = super()._generate
+        managed = _managed(generate, run_manager)
+        if under_way(self):
+            return generate(messages, stop=stop, **managed, **kwargs)
         ticket, messages, kwargs = self._begin(messages, run_manager, kwargs)
-        with ticket:
-            return ticket.finish(super()._generate(messages, stop, run_manager, **kwargs))
+        with ticket, ticket.held():
+            return ticket.finish(generate(messages, stop=stop, **managed, **kwargs))
 
     async def _agenerate(
         self,
@@ -244,19 +325,21 @@ class Instrumented(KeepsCaller):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        if _TICKET in kwargs:
-            return await super()._agenerate(messages, stop, run_manager, **kwargs)
+        generate = super()._agenerate
+        managed = _managed(generate, run_manager)
+        if under_way(self):
+            return await generate(messages, stop=stop, **managed, **kwargs)
         ticket, messages, kwargs = self._begin(messages, run_manager, kwargs)
-        with ticket:
-            return ticket.finish(await super()._agenerate(messages, stop, run_manager, **kwargs))
+        with ticket, ticket.held():
+            return ticket.finish(await generate(messages, stop=stop, **managed, **kwargs))
 
     def _begin(
-        self, messages: list[BaseMessage], run_manager: Any, kwargs: Mapping[str, Any]
+        self, messages: list[BaseMessage], run_manager: Any, kwargs: dict[str, Any]
     ) -> tuple[Ticket, list[BaseMessage], dict[str, Any]]:
-        ticket = Ticket(self.headstay_binding, getattr(run_manager, "metadata", None))
+        ticket = Ticket(self, self.headstay_binding, run_manager)
         if builds_payload(self):
-            return ticket, messages, {**kwargs, _TICKET: ticket}
-        return ticket, *arrange_messages(self, messages, dict(kwargs), ticket)
+            return ticket, messages, kwargs
+        return ticket, *arrange_messages(self, messages, kwargs, ticket)
 
 
 class Streaming(_Base):
@@ -269,15 +352,13 @@ class Streaming(_Base):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        if _TICKET in kwargs:
-            yield from super()._stream(messages, stop, run_manager, **kwargs)
+        stream = super()._stream
+        managed = {} if run_manager is None else {"run_manager": run_manager}
+        if under_way(self):
+            yield from stream(messages, stop=stop, **managed, **kwargs)
             return
         ticket, messages, kwargs = cast("Instrumented", self)._begin(messages, run_manager, kwargs)
-        with ticket:
-            for chunk in super()._stream(messages, stop, run_manager, **kwargs):
-                ticket.add(chunk)
-                yield chunk
-            ticket.end()
+        yield from ticket.follow(stream(messages, stop=stop, **managed, **kwargs))
 
 
 class AsyncStreaming(_Base):
@@ -290,13 +371,23 @@ class AsyncStreaming(_Base):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        if _TICKET in kwargs:
-            async for chunk in super()._astream(messages, stop, run_manager, **kwargs):
+        stream = super()._astream
+        managed = {} if run_manager is None else {"run_manager": run_manager}
+        if under_way(self):
+            async for chunk in stream(messages, stop=stop, **managed, **kwargs):
                 yield chunk
             return
         ticket, messages, kwargs = cast("Instrumented", self)._begin(messages, run_manager, kwargs)
-        with ticket:
-            async for chunk in super()._astream(messages, stop, run_manager, **kwargs):
-                ticket.add(chunk)
+        async with aclosing(ticket.afollow(stream(messages, stop=stop, **managed, **kwargs))) as relayed:
+            async for chunk in relayed:
                 yield chunk
-            ticket.end()
+
+
+def _managed(method: Callable[..., Any], run_manager: Any) -> dict[str, Any]:
+    """Return the run manager as an argument where a class's method takes one: LangChain asks the signature too."""
+    return {"run_manager": run_manager} if _takes_manager(getattr(method, "__func__", method)) else {}
+
+
+@lru_cache(maxsize=256)
+def _takes_manager(method: Callable[..., Any]) -> bool:
+    return "run_manager" in inspect.signature(method).parameters

@@ -1,11 +1,13 @@
 """`CacheAwareChatModel`: any chat model inside, the same model outside, and a head that stays."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
+from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, BaseMessageChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import (
@@ -22,7 +24,7 @@ from headstay.headstore import HeadStore
 from headstay.ledger import Ledger
 from headstay.slots import Slot
 from langchain_headstay.identity import Tail, Tenant
-from langchain_headstay.instrument import KeepsCaller, cache_aware
+from langchain_headstay.instrument import KeepsCaller, cache_aware, check_model
 from langchain_headstay.templates import TemplateLike
 
 _ADOPTED = ("cache", "callbacks", "custom_get_token_ids", "disable_streaming", "metadata", "output_version")
@@ -55,39 +57,63 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     model: SkipValidation[BaseChatModel]
-    template: SkipValidation[TemplateLike | Sequence[TemplateLike] | None] = Field(default=None, exclude=True)
-    volatile: SkipValidation[str | Slot | Sequence[Slot] | None] = Field(default="strict", exclude=True)
-    tail: SkipValidation[Tail] = Field(default=None, exclude=True)
-    tenant: SkipValidation[Tenant] = Field(default=None, exclude=True)
+    # Out of `repr`: traces show it, and no head text belongs there.
+    template: SkipValidation[TemplateLike | Sequence[TemplateLike] | None] = Field(
+        default=None, exclude=True, repr=False
+    )
+    volatile: SkipValidation[str | Slot | Sequence[Slot] | None] = Field(default="strict", exclude=True, repr=False)
+    tail: SkipValidation[Tail] = Field(default=None, exclude=True, repr=False)
+    tenant: SkipValidation[Tenant] = Field(default=None, exclude=True, repr=False)
     ttl: str | None = None
     on_break: SkipValidation[OnBreak] = "warn"
     verify: SkipValidation[Verify] = "local"
-    head_store: SkipValidation[HeadStore | None] = Field(default=None, exclude=True)
-    ledger: SkipValidation[Ledger | None] = Field(default=None, exclude=True)
+    head_store: SkipValidation[HeadStore | None] = Field(default=None, exclude=True, repr=False)
+    ledger: SkipValidation[Ledger | None] = Field(default=None, exclude=True, repr=False)
 
     _inner: BaseChatModel = PrivateAttr()
 
     def __init__(self, model: BaseChatModel | None = None, **settings: Any) -> None:
         """Take the model by position or by name."""
         if model is not None:
+            check_model(model)
             settings["model"] = model
             for name in (*_ADOPTED, *_ADOPTED_TOO):
                 settings.setdefault(name, getattr(model, name, None))
         super().__init__(**settings)
+        # Made here where none is given, so that every copy of this model shares them.
+        self.head_store = HeadStore() if self.head_store is None else self.head_store
+        self.ledger = Ledger() if self.ledger is None else self.ledger
         self._inner = self._instrumented()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy; a changed setting reaches the inner model."""
-        copied = super().model_copy(update=update, deep=deep)
-        if update:
+        """Copy; a changed setting reaches the inner model, and so does one that only the inner model has."""
+        changed = dict(update or {})
+        theirs = type(self.model).model_fields.keys() - type(self).model_fields.keys()
+        passed_on = {name: changed.pop(name) for name in list(changed) if name in theirs}
+        if passed_on:
+            changed["model"] = changed.get("model", self.model).model_copy(update=passed_on)
+        copied = super().model_copy(update=changed, deep=deep)
+        if changed:
             copied._inner = copied._instrumented()
         return copied
 
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Say that it can be serialised; what is written is the model inside."""
+        return True
+
+    def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
+        """Serialise the model inside; wrap it again after loading: stores, tenants and slots are not for a file."""
+        return self.model.to_json()
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        """Name the secrets of the model inside."""
+        return self.model.lc_secrets
+
     def _instrumented(self) -> BaseChatModel:
-        # What the wrapper does itself must not happen a second time inside.
-        quiet = {"cache": False, "callbacks": None, "rate_limiter": None, "tags": None, "metadata": None}
         return cache_aware(
-            self.model.model_copy(update=quiet),
+            self.model,
             name=self.name,
             template=self.template,
             volatile=self.volatile,
@@ -131,6 +157,13 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
             return False
         return self._inner._should_stream(async_api=async_api, run_manager=run_manager, **kwargs)
 
+    def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
+        return self._inner._combine_llm_outputs(llm_outputs)
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Tokenise as the inner model does."""
+        return self._inner.get_token_ids(text)
+
     def get_num_tokens(self, text: str) -> int:
         """Count as the inner model counts."""
         return self._inner.get_num_tokens(text)
@@ -143,7 +176,9 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as the inner model does; what is bound is this model."""
-        made = self._inner.bind_tools(tools, tool_choice=tool_choice, **kwargs)
+        if tool_choice is not None:  # a class that has no such argument would keep it for the call
+            kwargs["tool_choice"] = tool_choice
+        made = self._inner.bind_tools(tools, **kwargs)
         return cast("Runnable[LanguageModelInput, AIMessage]", self._outside(made))
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
@@ -208,13 +243,15 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         if kind._stream is BaseChatModel._stream and kind._astream is BaseChatModel._astream:
             yield _as_chunk(await self._inner._agenerate(messages, stop, run_manager, **kwargs))
             return
-        async for chunk in self._inner._astream(messages, stop, run_manager, **kwargs):
-            yield chunk
+        chunks = self._inner._astream(messages, stop, run_manager, **kwargs)
+        async with aclosing(cast("AsyncGenerator[ChatGenerationChunk]", chunks)) as relayed:
+            async for chunk in relayed:
+                yield chunk
 
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
     """Make one chunk of a whole reply, for models that do not stream."""
     generation = result.generations[0]
     message = cast("AIMessage", generation.message)
-    chunk = AIMessageChunk(**{**message.model_dump(exclude={"type"}), "chunk_position": "last"})
+    chunk = AIMessageChunk.model_validate({**message.model_dump(exclude={"type"}), "chunk_position": "last"})
     return ChatGenerationChunk(message=cast("BaseMessageChunk", chunk), generation_info=generation.generation_info)

@@ -2,7 +2,7 @@
 
 import re
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from langchain_core.messages import SystemMessage
@@ -55,7 +55,7 @@ def _read(given: TemplateLike) -> Iterable[Template]:
     elif isinstance(cast("object", given), ChatPromptTemplate):
         for message in given.messages:
             if isinstance(message, SystemMessagePromptTemplate):
-                yield from _system_prompt(message)
+                yield from (_filled(template, given.partial_variables) for template in _system_prompt(message))
             elif isinstance(message, SystemMessage):
                 yield Template((message.text,), ())
     else:
@@ -72,7 +72,21 @@ def _system_prompt(given: SystemMessagePromptTemplate) -> Iterable[Template]:
 def _string_template(prompt: StringPromptTemplate) -> Template:
     text = str(getattr(prompt, "template", ""))
     form = str(getattr(prompt, "template_format", "f-string"))
-    return _f_string(text) if form == "f-string" else _double_braces(text, form)
+    read = _f_string(text) if form == "f-string" else _double_braces(text, form)
+    return _filled(read, prompt.partial_variables)
+
+
+def _filled(template: Template, partial: Mapping[str, object]) -> Template:
+    """Take texts that were filled in beforehand for the constants they are; a callable may say something new."""
+    fixed = {_slot_name(name): value for name, value in partial.items() if isinstance(value, str)}
+    literals, variables = [template.literals[0]], list[str]()
+    for name, literal in zip(template.variables, template.literals[1:], strict=True):
+        if name in fixed:
+            literals[-1] += fixed[name] + literal
+        else:
+            variables.append(name)
+            literals.append(literal)
+    return Template(tuple(literals), tuple(variables))
 
 
 def _f_string(text: str) -> Template:

@@ -1,51 +1,92 @@
 """One model call on its way through LangChain: from the built request to the reported usage."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager
+from contextvars import ContextVar
+from itertools import takewhile
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from headstay.flow import Call
 from headstay.ledger.usage import Usage, from_langchain
-from headstay.prompt import Wire
+from headstay.prompt import Prompt, Wire
+from headstay.wires import parse
+from langchain_headstay.acting import Acting, acting_for
 from langchain_headstay.identity import Binding, caller_config, tail_of, tenant_of, thread_of
 
 _ENDPOINTS = ("anthropic_api_url", "openai_api_base", "azure_endpoint", "base_url", "endpoint_url")
 _NAMES = ("model", "model_name", "model_id", "deployment_name")
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool"}
+_under_way: ContextVar["Ticket | None"] = ContextVar("headstay_ticket", default=None)
+
+Chunk = TypeVar("Chunk")
 
 
 class Ticket:
     """Follows one call; leaving its `with` block accounts for it, whatever happened.
 
     Args:
-        binding: What the model knows.
-        metadata: The run manager's metadata.
+        model: The model that was called.
+        binding: What it knows.
+        run_manager: The run's manager, or None.
     """
 
-    def __init__(self, binding: Binding, metadata: Mapping[str, Any] | None) -> None:
+    def __init__(self, model: BaseChatModel, binding: Binding, run_manager: Any) -> None:
+        self.model = model
         self.binding = binding
-        self.metadata = metadata
+        self.run_manager = run_manager
         self.call: Call | None = None
         self._usage: UsageMetadata | None = None
-        self._reported = False
         self._ended = False
+        self._marked = False
+        self.agent: Acting | None = None
 
-    def add(self, chunk: ChatGenerationChunk) -> None:
-        """Note one chunk of a stream."""
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Let the methods that the model's class calls on itself find this ticket."""
+        token = _under_way.set(self)
+        try:
+            yield
+        finally:
+            _under_way.reset(token)
+
+    def follow(self, chunks: Iterator[ChatGenerationChunk]) -> Iterator[ChatGenerationChunk]:
+        """Hand on the chunks of a stream and account for them."""
+        with self:
+            for chunk in first_within(self.held(), chunks):
+                self._add(chunk)
+                yield chunk
+            self._ended = True
+
+    async def afollow(self, chunks: AsyncIterator[ChatGenerationChunk]) -> AsyncGenerator[ChatGenerationChunk]:
+        """Hand on the chunks of a stream and account for them."""
+        with self:
+            async with aclosing(afirst_within(self.held(), chunks)) as relayed:
+                async for chunk in relayed:
+                    self._add(chunk)
+                    yield chunk
+            self._ended = True
+
+    def _add(self, chunk: ChatGenerationChunk) -> None:
         if self.call is not None:
             self.call.began()
         message = chunk.message
+        if not self._marked:
+            self._marked = True
+            self._give_receipt(message)
         if isinstance(message, AIMessage) and message.usage_metadata is not None:
             self._usage = add_usage(self._usage, message.usage_metadata)
-
-    def end(self) -> None:
-        """Note that a stream came to its end."""
-        self._ended = True
 
     def finish(self, result: ChatResult) -> ChatResult:
         """Note a whole reply and hand it on."""
@@ -53,7 +94,13 @@ class Ticket:
         message = result.generations[0].message if result.generations else None
         if isinstance(message, AIMessage):
             self._usage = message.usage_metadata
+            self._give_receipt(message)
         return result
+
+    def _give_receipt(self, message: BaseMessage) -> None:
+        """Put the receipt of a kept note on the reply: once, on the first chunk of a stream."""
+        if self.call is not None and self.call.receipt is not None:
+            message.response_metadata["headstay"] = dict(self.call.receipt)
 
     def __enter__(self) -> Self:
         return self
@@ -62,17 +109,53 @@ class Ticket:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         flow = self.binding.flow
+        if self.agent is not None:
+            self.agent.answered = error is None
         if self.call is None:
             if error is not None:
                 return  # the host refused the request before it was built
             self.call = flow.passed(
-                {}, "host-messages", "the model's class did not build its request where it could be seen"
+                {"model": model_name(self.model)},
+                "host-messages",
+                "the model's class did not build its request where it could be seen",
             )
         closed = isinstance(error, GeneratorExit)
         if closed and not self._ended:
             self.call.unverified = self.call.unverified or "the stream was closed before its end"
         usage: Usage | None = from_langchain(self._usage) if self._usage is not None else None
         flow.complete(self.call, usage, error=None if closed else error)
+
+
+def under_way(model: BaseChatModel) -> Ticket | None:
+    """Return the ticket of a model's own call under way: its class called one of its methods from another."""
+    ticket = _under_way.get()
+    return ticket if ticket is not None and ticket.model is model else None
+
+
+def first_within(held: AbstractContextManager[None], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Hand on a stream. The request is built before the first chunk comes: until then a context is held.
+
+    Not longer: a context variable that is set across a `yield` would be seen by the consumer.
+    """
+    with held:
+        first = next(chunks, None)
+    if first is not None:
+        yield first
+        yield from chunks
+
+
+async def afirst_within(held: AbstractContextManager[None], chunks: AsyncIterator[Chunk]) -> AsyncGenerator[Chunk]:
+    """Do what `first_within` does; when it is closed early, so is the stream below."""
+    try:
+        with held:
+            first = await anext(chunks, None)
+        if first is not None:
+            yield first
+            async for chunk in chunks:
+                yield chunk
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await cast("AsyncGenerator[Chunk]", chunks).aclose()
 
 
 def builds_payload(model: BaseChatModel) -> bool:
@@ -96,7 +179,11 @@ def model_name(model: BaseChatModel) -> str:
 
 
 def arrange_payload(
-    model: BaseChatModel, binding: Binding, payload: dict[str, Any], ticket: Ticket | None
+    model: BaseChatModel,
+    binding: Binding,
+    payload: dict[str, Any],
+    ticket: Ticket | None,
+    messages: Sequence[BaseMessage] = (),
 ) -> dict[str, Any]:
     """Apply the plan to a payload that a model's class has built.
 
@@ -105,37 +192,81 @@ def arrange_payload(
         binding: What it knows.
         payload: As its class built it.
         ticket: The call under way; None where a payload is only looked at.
+        messages: What the payload was built from; receipts of kept notes stand on the replies among them.
 
     Returns:
         The payload to send.
     """
-    call = _prepare(model, binding, payload, wire_of(model, payload), ticket)
+    replies = [
+        message.response_metadata.get("headstay")
+        for message in messages
+        if isinstance(message, AIMessage) and (message.content or message.tool_calls or message.invalid_tool_calls)
+    ]
+    call = _prepare(model, binding, payload, wire_of(model, payload), ticket, replies)
     if ticket is None:
         binding.flow.abandon(call)
     return cast("dict[str, Any]", call.body)
 
 
 def _prepare(
-    model: BaseChatModel, binding: Binding, body: Mapping[str, object], wire: Wire, ticket: Ticket | None
+    model: BaseChatModel,
+    binding: Binding,
+    body: Mapping[str, object],
+    wire: Wire,
+    ticket: Ticket | None,
+    replies: Sequence[object] = (),
 ) -> Call:
-    config = caller_config(ticket.metadata if ticket else None)
+    config = caller_config(ticket.run_manager if ticket else None)
     named = body if body.get("model") else {**body, "model": model_name(model)}
     endpoint = next((str(url) for name in _ENDPOINTS if (url := getattr(model, name, None))), "")
+    head = _head_of(named, wire)
+    agent = acting_for(binding.flow)
+    asked = config if agent is None else agent.runtime
     try:
-        tenant, tail = tenant_of(binding, config), tail_of(binding, config)
+        tenant, tail = tenant_of(binding, asked), tail_of(binding, asked)
     except Exception as problem:  # noqa: BLE001 - the application's callable; its request goes out unchanged
         call = binding.flow.passed(named, wire, f"tenant= or tail= raised {type(problem).__name__}: {problem}")
     else:
-        call = binding.flow.prepare(
-            named, wire=wire, endpoint=endpoint, tenant=tenant, thread=thread_of(config), tail=tail
-        )
+        if agent is not None and not agent.is_own(head):
+            agent = None
+            why = "a middleware further inside put a question of its own to the agent's model"
+            call = binding.flow.passed(named, wire, why, tenant=tenant)
+        else:
+            call = binding.flow.prepare(
+                named,
+                wire=wire,
+                endpoint=endpoint,
+                tenant=tenant,
+                thread=thread_of(config),
+                tail=tail,
+                replies=replies,
+                constant=agent.constant if agent is not None else frozenset(),
+            )
+    if agent is not None and ticket is not None:
+        agent.head, agent.answered, ticket.agent = head, False, agent
     if named is not body:
         call.body.pop("model", None)
         if "model" in body:
             call.body["model"] = body["model"]
     if ticket is not None:
+        if ticket.call is not None:  # built anew within one call: only the last one is sent
+            binding.flow.abandon(ticket.call)
         ticket.call = call
     return call
+
+
+def _head_of(body: Mapping[str, object], wire: Wire) -> Prompt:
+    """Read tools, system texts and markers of a body, and not its messages."""
+    name = "input" if wire == "openai-responses" else "messages"
+    items = body.get(name)
+    leading: list[Mapping[str, object]] = []
+    if wire != "anthropic-messages" and isinstance(items, list):
+        given = cast("list[Mapping[str, object]]", items)
+        leading = list(takewhile(lambda item: item.get("role") in ("system", "developer"), given))
+    try:
+        return parse({**body, name: leading}, wire)
+    except Exception:  # noqa: BLE001 - the flow meets the same body, and says what is wrong with it
+        return Prompt(wire, "")
 
 
 def arrange_messages(
@@ -160,6 +291,7 @@ def arrange_messages(
     call = _prepare(model, ticket.binding, body, "host-messages", ticket)
     sent = cast("list[dict[str, Any]]", call.body["messages"])
     if len(sent) != len(items):
+        call.unverified = call.unverified or "the arranged messages are not the application's in number"
         return messages, kwargs
     arranged = [
         message if item["content"] == message.content else message.model_copy(update={"content": item["content"]})
@@ -169,14 +301,23 @@ def arrange_messages(
 
 
 def _item(message: BaseMessage) -> dict[str, Any]:
-    item: dict[str, Any] = {"role": _ROLES.get(message.type, "user"), "content": message.content}
+    item: dict[str, Any] = {"role": _role(message), "content": message.content}
     if isinstance(message, SystemMessage) and isinstance(message.content, list):
         item["content"] = [
             {"type": "text", "text": block} if isinstance(block, str) else block for block in message.content
         ]
-    if message.type == "tool":
-        item["tool_call_id"] = getattr(message, "tool_call_id", None)
-    calls = getattr(message, "tool_calls", None)
-    if calls:
-        item["tool_calls"] = [{"type": "function", "name": call["name"], "args": call["args"]} for call in calls]
+    if isinstance(message, ToolMessage):
+        item["tool_call_id"] = message.tool_call_id
+    if isinstance(message, AIMessage) and message.tool_calls:
+        item["tool_calls"] = [
+            {"type": "function", "name": call["name"], "args": call["args"]} for call in message.tool_calls
+        ]
     return item
+
+
+def _role(message: BaseMessage) -> str:
+    """Name a message's role by its class: the chunks of a stream have types of their own."""
+    if isinstance(message, ChatMessage):
+        return message.role
+    roles = {AIMessage: "assistant", SystemMessage: "system", ToolMessage: "tool", FunctionMessage: "tool"}
+    return next((role for kind, role in roles.items() if isinstance(message, kind)), "user")
