@@ -33,7 +33,7 @@ check: $(DEV_STAMP)
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs cookbook core integrations
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	PYTHONPATH=core:integrations $(BIN)/lint-imports
+	PYTHONPATH=core:integrations:middleware $(BIN)/lint-imports
 
 tests: $(DEV_STAMP)
 	$(BIN)/pytest -n $(JOBS)
