@@ -7,8 +7,9 @@ import subprocess
 import sys
 import urllib.request
 
-import headstay
 import pytest
+
+import headstay
 
 
 def run(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -59,9 +60,9 @@ def test_emulate_serves_until_interrupted():
         assert server.stdout is not None
         line = server.stdout.readline()
         url = next(word for word in line.split() if word.startswith("http://127.0.0.1:")).rstrip(".,;/")
-        with urllib.request.urlopen(f"{url.removesuffix('/v1')}/v1/models", timeout=10) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(f"{url.removesuffix('/v1')}/v1/models", timeout=10) as answer:
             assert answer.status == 200
     finally:
         server.send_signal(signal.SIGINT)
-        out, err = server.communicate(timeout=30)
+        _, err = server.communicate(timeout=30)
     assert server.returncode == 0, err

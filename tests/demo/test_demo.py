@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
+
 from headstay import Slot
 from headstay.emulator.oracle import oracle_run
 from headstay.emulator.workload import support_desk
@@ -77,7 +78,7 @@ def test_by_default_every_new_head_is_named_with_its_remedy(setup):
 
 def test_the_printed_remedies_give_the_declared_figures(results, setup):
     lines = dict.fromkeys(b["remedy"] for b in results["default"]["breaks"] if b["remedy"].startswith("Slot("))
-    pasted = [eval(line, {"Slot": Slot}) for line in lines]  # noqa: S307 - as a user pastes them
+    pasted = [eval(line, {"Slot": Slot}) for line in lines]
     run = demo.run_variant(WORK, setup, declare=lambda _: {"volatile": pasted})
     table = rates(setup.provider, setup.model)
     oracle = oracle_run(
@@ -115,10 +116,13 @@ def test_every_current_value_arrives_exactly_once_as_current(declared):
 
 def test_the_answer_is_the_one_the_plain_chain_gets(declared, setup):
     plain = demo.run_variant(WORK, setup, declare=None)
-    texts = [json.dumps(exchange.response.get("content") or exchange.response.get("choices"))
-             for exchange in plain.exchanges]
-    ours = [json.dumps(exchange.response.get("content") or exchange.response.get("choices"))
-            for exchange in declared.exchanges]
+    texts = [
+        json.dumps(exchange.response.get("content") or exchange.response.get("choices")) for exchange in plain.exchanges
+    ]
+    ours = [
+        json.dumps(exchange.response.get("content") or exchange.response.get("choices"))
+        for exchange in declared.exchanges
+    ]
     assert Counter(texts) == Counter(ours)
 
 
