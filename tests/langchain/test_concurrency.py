@@ -26,6 +26,12 @@ def server(quiet_server: Emulator) -> Emulator:
     return quiet_server
 
 
+@pytest.fixture
+def chat(chat: Chat) -> Chat:
+    """Let the SDK try again: on a busy machine an idle connection may be closed just as it is used."""
+    return lambda **settings: chat(**{"max_retries": 5, **settings})
+
+
 def system(policy: str, who: int, turn: int) -> str:
     return f"It is 2026-11-29 {who % 24:02}:{turn:02}:{who:02}.\n{policy}"
 

@@ -267,5 +267,6 @@ def _server(state: EmulatorState, ready: threading.Event) -> "uvicorn.Server":
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=1,
+            timeout_keep_alive=600,  # a client may pause longer than the default 5 s on a busy machine
         )
     )
