@@ -17,7 +17,7 @@ from headstay.providers import rules
 from headstay.providers.rules import CacheRules
 
 DOCS = Path(__file__).resolve().parent
-PACKAGES = ("headstay", "langchain_headstay", "headstay.ledger", "headstay.emulator")
+PACKAGES = ("headstay", "langchain_headstay", "langgraph_headstay", "headstay.ledger", "headstay.emulator")
 
 _REGION = re.compile(r"(<!-- generated: (?P<name>[\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _ARGUMENT = re.compile(r"^    (?P<name>\w+): (?P<text>.+(?:\n {8}.+)*)", re.MULTILINE)

@@ -121,6 +121,13 @@ def test_in_a_tool_loop_the_note_stays_at_the_human_turn() -> None:
     assert in_place["messages"][-1] == {"role": "system", "content": NOTE["text"]}
 
 
+def test_after_a_tool_loop_the_block_before_its_note_is_marked_again() -> None:
+    """The calls of the loop had a note at the human turn; what they left in the cache ends before it."""
+    messages = [*loop("here", "there"), *said("-", "There it is.")[1:], *said("Thanks!")]
+    body = send("claude-sonnet-4-6", system=NOW + POLICY, messages=messages)
+    assert marked(body) == [("system.0", "5m"), ("messages.2.0", "5m"), ("messages.6.0", "5m"), ("messages.8.0", "5m")]
+
+
 def test_a_system_message_in_place_is_not_followed_by_another() -> None:
     messages = [*said("Hello!"), {"role": "system", "content": "Answer in French."}]
     body = send(system=NOW + POLICY, messages=messages)
@@ -193,6 +200,18 @@ def test_the_applications_markers_are_taken_over(ttl: str | None) -> None:
     lives = ttl or "5m"
     assert marked(sent) == [(f"{where}.0", lives) for where in ("system", "messages.0", "messages.2", "messages.4")]
     assert json.loads(json.dumps(messages))[0]["content"][0]["cache_control"] == control
+
+
+def test_markers_where_none_may_stand_are_not_taken_over() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s", "cache_control": EPHEMERAL}
+    blank = {"type": "text", "text": " ", "cache_control": EPHEMERAL}
+    messages = [
+        *said("Hello!"),
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "Hi."}]},
+        {"role": "user", "content": [{"type": "text", "text": "Where?"}, blank]},
+    ]
+    expected = [("system.0", "5m"), ("messages.0.0", "5m"), ("messages.2.0", "5m")]
+    assert marked(send(system=POLICY, messages=messages)) == expected
 
 
 def test_a_longer_life_in_the_body_lifts_the_head() -> None:

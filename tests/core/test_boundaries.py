@@ -160,6 +160,28 @@ def test_a_head_store_that_breaks_under_way_loses_no_call(
     assert len(list(flow.ledger.rows())) == 2
 
 
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 9_000}}
+
+
+@pytest.mark.parametrize(
+    ("content", "tokens", "ratio"),
+    [
+        ("Hello!", 2_000, 3.6),  # 7,220 bytes or so of tools, system and message
+        ([{"type": "text", "text": "Hello!"}, IMAGE], 3_500, None),  # bytes say nothing about an image's tokens
+        ("Hello!", 100, None),  # too few to tell
+        ("Hello!", 100_000, None),  # something else was counted
+    ],
+)
+def test_what_a_token_takes_is_learnt_from_text(content: object, tokens: int, ratio: float | None) -> None:
+    flow = quiet()
+    body = {**ANTHROPIC, "messages": [{"role": "user", "content": content}]}
+    call = flow.prepare(body, wire="anthropic-messages", now=1.0)
+    flow.complete(call, Usage(tokens))
+    assert call.lane is not None
+    found = flow.head_store.lane(call.lane.key).bytes_per_token
+    assert found == (None if ratio is None else pytest.approx(ratio, rel=0.02))
+
+
 def test_accounting_never_raises() -> None:
     class Broken(Ledger):
         def append(self, row: object) -> None:
@@ -180,7 +202,7 @@ def test_only_on_break_raise_reaches_the_caller() -> None:
     with pytest.raises(PrefixBreak, match=r'value_in_head at system\[0\]: Slot\(r"'):
         flow.prepare(later, wire="anthropic-messages", now=2.0)
     # a call that was never sent is no writer that others wait for
-    assert not Flow.prepare(flow, ANTHROPIC, wire="anthropic-messages", now=3.0).writer_in_flight
+    assert flow._cold == {}
 
 
 @pytest.mark.parametrize("held", ["previous_response_id", "conversation"])

@@ -28,7 +28,13 @@ class Desk:
         self.now = 0.0
 
     def ask(self, said: Sequence[str], system: str | None = POLICY, *, thread: str = "", **body: Any) -> Call:
-        """Send a conversation: what was said by the user and the model in turn."""
+        """Send a conversation, what was said by the user and the model in turn, and take the answer."""
+        call = self.send(said, system, thread=thread, **body)
+        self.flow.complete(call, Usage(1_000, 0, 900))
+        return call
+
+    def send(self, said: Sequence[str], system: str | None = POLICY, *, thread: str = "", **body: Any) -> Call:
+        """Send a conversation that is not yet answered."""
         roles = ("user", "assistant")
         messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(said)]
         request: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9, "messages": messages, **body}
@@ -37,7 +43,6 @@ class Desk:
         self.now += 1
         call = self.flow.prepare(request, wire="anthropic-messages", thread=thread, now=self.now)
         assert call.unverified is None
-        self.flow.complete(call, Usage(1_000, 0, 900))
         return call
 
 
@@ -116,6 +121,15 @@ def test_a_new_conversation_is_held_against_the_lanes_heads(one: str, two: str, 
     assert (found.cause, found.owner, found.path) == (cause, "application", "system[0]")
     assert found.at >= len(POLICY)
     assert found.remedy
+
+
+def test_a_name_that_goes_on_is_a_value_where_another_head_tells() -> None:
+    desk = Desk()
+    for name in ("Max Planck", "Ada"):
+        desk.ask(["Hello!"], f"{POLICY}For {name} only.")
+    # "King" seems to be a word put in; against "Max Planck" it is a part of a name
+    (found,) = desk.ask(["Hello!"], f"{POLICY}For Ada King only.").breaks
+    assert (found.cause, found.after) == ("value_in_head", "Ada King")
 
 
 def test_another_policy_is_no_break_for_a_new_conversation() -> None:
@@ -222,6 +236,58 @@ def test_five_conversations_with_the_same_opening_stay_apart() -> None:
             assert call.breaks == ()
             assert call.record is not None
             assert call.record.turn == length // 2
+
+
+def test_what_an_earlier_call_left_is_expected_of_the_next() -> None:
+    desk = Desk()
+    first = desk.ask(["Hello!"])
+    assert (first.expected, first.gap) == (0, None)
+    second = desk.ask([*GREETING, "Where is it?"])
+    assert (second.expected, second.gap) == (900, 1.0)  # the tokens that the answer to the first call showed
+    # a new head was never sent: nothing can be read; the old one is as large as a first turn's reads have shown
+    assert desk.ask(["Hello!"], POLICY + "Be brief.").expected == 0
+
+
+def test_the_size_of_a_head_is_learnt_from_first_turns_only() -> None:
+    desk = Desk()
+    for said, reads in (
+        (["Hello!"], 0),
+        (["Good morning!"], 600),
+        (["Good morning!"], 900),
+        ([*GREETING, "Go on."], 950),
+    ):
+        desk.flow.complete(desk.send(said), Usage(1_000, reads, 0))
+    assert desk.ask(["Good evening!"]).expected == 600  # what the second conversation could read at its start
+
+
+def test_calls_that_start_together_wait_for_the_first_ones_answer() -> None:
+    desk = Desk()
+    first, second = desk.send(["Hello!"]), desk.send(["Good morning!"])
+    assert [call.writer_in_flight for call in (first, second)] == [False, True]
+    desk.flow.complete(first, Usage(1_000, 0, 900))
+    desk.flow.abandon(second)
+    third = desk.send(["Good evening!"])
+    assert not third.writer_in_flight
+    assert (
+        desk.send([*GREETING, "Where is it?"]).writer_in_flight is False
+    )  # its own prefix stands since the first call
+
+
+def test_where_two_conversations_could_be_meant_none_is_accused() -> None:
+    desk = Desk(CUSTOMER)
+    said = [*GREETING, "Where is it?", "Here.", "Thanks!"]
+    for name in ("Ada", "Max"):
+        for length in (1, 3):
+            desk.ask(said[:length], f"{POLICY}Customer: {name}\n# End")
+    assert desk.ask(said, f"{POLICY}Customer: Eve\n# End").breaks == ()
+
+
+def test_a_fork_under_another_head_rewrites_nothing() -> None:
+    desk = Desk()
+    for end in (1, 3, 5):
+        desk.ask(LONG[:end], thread="t1")
+    other = POLICY + "# Returns\nEvery item may be sent back.\nWithin thirty days, that is.\n"
+    assert causes(desk.ask([*LONG[:4], "THREE"], other, thread="t1")) == [("system_text_changed", "application")]
 
 
 def test_a_shared_opening_is_no_evidence() -> None:

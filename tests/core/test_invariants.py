@@ -18,7 +18,7 @@ from headstay.flow import Call, Flow, Settings
 MINIMUM = {"claude-opus-5": 512, "claude-sonnet-4-6": 1024, "gpt-5.6-terra": 1024, "gpt-6.1-sol": 1024}
 EXPLICIT = ("gpt-5.6-terra", "gpt-6.1-sol")
 MARKS = ("cache_control", "prompt_cache_breakpoint")
-DEEP = settings(max_examples=150, deadline=None)
+DEEP = settings(max_examples=150)
 
 
 def canonical(body: Json) -> list[tuple[str, str]]:

@@ -202,6 +202,16 @@ def test_the_applications_breakpoints_are_taken_over() -> None:
     assert points == [(0, twelve), (1, twelve), (11, twelve), (13, twelve)]
 
 
+def test_a_breakpoint_on_what_the_model_said_is_not_taken_over() -> None:
+    messages = [
+        {"role": "system", "content": POLICY},
+        {"role": "user", "content": "One?"},
+        {"role": "assistant", "content": [part("1.")]},
+        {"role": "user", "content": "Two?"},
+    ]
+    assert chat(messages=messages)["messages"][2]["content"] == [{"type": "text", "text": "1."}]
+
+
 def test_names_and_other_fields_of_a_message_are_part_of_it() -> None:
     named = {"role": "user", "name": "ada", "content": "Hello!"}
     sent = chat("some-model", messages=[{"role": "system", "content": NOW}, named])

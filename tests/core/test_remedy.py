@@ -99,7 +99,7 @@ LINES = [
 ]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.sampled_from(LINES), st.lists(st.tuples(VALUE, VALUE), min_size=2, max_size=4, unique=True))
 def test_any_values_can_be_declared_from_what_is_printed(line: str, rows: list[tuple[str, str]]) -> None:
     first, second = ({row[place] for row in rows} for place in (0, 1))

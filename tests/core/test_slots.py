@@ -82,6 +82,7 @@ def test_strict_recognition_can_be_switched_off() -> None:
         (r"^Name: (.+)$", "Name: Ada\nEnd", "Name: [[value]]\nEnd", {"value": "Ada"}),
         (r"Name: (?P<who>\w+)", "Name: Ada.", "Name: [[who]].", {"who": "Ada"}),
         (r"\d+", "a 12 b 345", "a [[value]] b [[value_2]]", {"value": "12", "value_2": "345"}),
+        (r"\d*", "a 12 b", "a [[value]] b", {"value": "12"}),  # where nothing is found, nothing is empty
         (re.compile("name: (x)?", re.IGNORECASE), "NAME: ", "NAME: ", {}),  # the group took no part
         (r"^Name: (?P<who>.*)$", "Name: \nEnd", "Name: [[who]]\nEnd", {"who": ""}),  # an empty value is one too
         (lambda text: [(0, 3)], "Ada is here", "[[value]] is here", {"value": "Ada"}),
@@ -175,6 +176,13 @@ def test_every_text_of_a_template_gives_the_same_head(values: list[str]) -> None
     first, last, role = values
     found = cut(f"Dear {first} {last}, you are {role}. Hello {first}!", templates=(TEMPLATE,))
     assert found.head == ("Dear [[first]] [[last]], you are [[role]]. Hello [[first]]!",)
+
+
+def test_what_a_template_holds_constant_is_constant() -> None:
+    since = Template(("Open since 2020-01-01T00:00:00Z for ", "."), ("who",))
+    assert cut("Open since 2020-01-01T00:00:00Z for Ada.", templates=(since,)).head == (
+        "Open since 2020-01-01T00:00:00Z for [[who]].",
+    )
 
 
 def test_adjacent_variables_and_templates_without_any() -> None:

@@ -15,7 +15,7 @@ from headstay.causes import Cause
 from headstay.ledger import Row
 from headstay.ledger.verdict import Status
 
-SOURCES = ("core/headstay", "integrations/langchain_headstay")
+SOURCES = ("core/headstay", "integrations/langchain_headstay", "middleware/langgraph_headstay")
 
 
 def text_of(root: Path, name: str) -> str:
@@ -87,7 +87,9 @@ def test_every_message_that_the_page_explains_is_in_the_code(root: Path) -> None
     assert [piece for piece in told if piece not in source] == []
 
 
-@pytest.mark.parametrize("package", ["headstay", "langchain_headstay", "headstay.ledger", "headstay.emulator"])
+@pytest.mark.parametrize(
+    "package", ["headstay", "langchain_headstay", "langgraph_headstay", "headstay.ledger", "headstay.emulator"]
+)
 def test_the_listed_names_are_the_public_ones(root: Path, package: str) -> None:
     listed = sections(text_of(root, "docs/api.md"))[f"`{package}`"]
     assert re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE) == list(import_module(package).__all__)
