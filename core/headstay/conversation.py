@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from headstay.canonical import digest, wire_text
-from headstay.causes import Break, Cause
+from headstay.causes import Break, Cause, value_cause
 from headstay.divergence import HeadForm, compare_heads, compare_histories, nearest
 from headstay.fingerprint import links, parameter, shared_blocks, split_trail
 from headstay.headstore import CallRecord, HeadStore
@@ -23,6 +23,7 @@ from headstay.providers.rules import CacheRules
 
 _SEAMS = 12
 _OF_NOTES = ("notes", "notes_added", "notes_lost")
+_NOT_CONTENT = (*_OF_NOTES, "note")
 _NUMBERED = re.compile(r"_\d+$")  # the second value of one slot is called name_2
 _PEERS = 6  # heads that widen a reported span; each costs a comparison of two texts
 
@@ -35,11 +36,13 @@ class Match:
         record: The call it continues, or None.
         exact: Whether lane, head and semi-static block are those of that call.
         link: Hash of the body up to the end of this call's input.
+        age: How many replies came since; more than one means that another agent spoke in between.
     """
 
     record: CallRecord | None
     exact: bool
     link: bytes
+    age: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ def held(prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[str, str]:
     for name in rules.message_parameters:
         found = parameter(prompt.parameters, name)
         values[f"parameter:{name}"] = "" if found is None else digest(wire_text(found)).hex()[:16]
+    if plan.note.user:
+        values["note"] = f"{plan.note.message}:{digest(plan.note.user).hex()[:16]}"
     if rules.images_rekey_messages:
         values["images"] = "yes" if prompt.has_images else "no"
     return values
@@ -135,7 +140,7 @@ def match(store: HeadStore, lane: Lane, thread: str, plan: Plan, blocks: Sequenc
     if latest is not None and _rewritten(latest.trail, plan.trail):
         return Match(latest, exact=False, link=link)
     if ours is not None:
-        return Match(ours[1], exact=True, link=link)
+        return Match(ours[1], exact=True, link=link, age=ours[0])
     for end, found in reversed(list(zip(ends, hashes, strict=True))):
         records = known.get(found, [])
         # Without a thread id an opening that others may share is no evidence; an answer inside the match is.
@@ -201,7 +206,7 @@ def breaks(
     changed: list[Break] = []
     if record.lane != lane.key:
         changed.append(_other_lane(record, lane))
-    if record.head != plan.head_hash:
+    if record.head != plan.head_hash and record.model == lane.model:  # another wire writes the same tools otherwise
         before = store.head(record.lane, record.head)
         others = [other.form for other in store.heads(lane.key)[:_PEERS]]
         if before is None:
@@ -217,6 +222,30 @@ def breaks(
     if notes.missed(NotesHeld.read(before_values), again=record.link == found.link):
         changed.append(_receipt_lost())
     return (*changed, *plan.breaks)
+
+
+def same_note(record: CallRecord, values: Mapping[str, str]) -> bool:
+    """Whether the note at a human turn is the one that the call before sent there."""
+    return bool(json.loads(record.held).get("note") == values.get("note"))
+
+
+def renewed(found: Match, plan: Plan, values: Mapping[str, str]) -> Break | None:
+    """Name the break that a note makes when it changes inside a tool loop.
+
+    A model that takes no system message in place gets the note at the human turn. There a changed value makes
+    everything behind it new, in every step; the value must still be current (I3 before I1).
+    """
+    if not plan.note_inside or found.record is None or not found.exact or same_note(found.record, values):
+        return None
+    earlier = json.loads(found.record.held).get("note", "")
+    if earlier.partition(":")[0] != values["note"].partition(":")[0]:
+        return None  # the note of another turn: it went with that turn
+    cause = next((value_cause(value.text) for value in plan.values if value.every == "call"), Cause.VALUE_IN_HEAD)
+    remedy = (
+        "this model takes no system message in place, so the note stays at the human turn and is renewed there; "
+        "keep its values the same for the length of a tool loop"
+    )
+    return Break(cause, "policy", f"messages[{plan.note.message}]", remedy)
 
 
 def _new_head(store: HeadStore, lane: Lane, plan: Plan, form: HeadForm) -> tuple[Break, ...]:
@@ -266,7 +295,7 @@ def _other_lane(record: CallRecord, lane: Lane) -> Break:
 def _not_held(before: Mapping[str, str], after: Mapping[str, str], per_call: Mapping[str, str]) -> list[Break]:
     found: list[Break] = []
     for name, value in after.items():
-        if name in _OF_NOTES or before.get(name, value) == value:
+        if name in _NOT_CONTENT or before.get(name, value) == value:
             continue
         what, _, rest = name.partition(":")
         if what == "value":

@@ -9,23 +9,24 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Literal
 
+from headstay.account import expected_reads, floored, row_of
+from headstay.call import Call
 from headstay.canonical import digest, size_of
-from headstay.causes import Break
-from headstay.conversation import Match, NotesHeld, breaks, held, is_unbound, match
+from headstay.conversation import Match, NotesHeld, breaks, held, is_unbound, match, renewed
 from headstay.divergence import HeadForm
 from headstay.errors import ConfigError, PrefixBreak
 from headstay.fingerprint import trail
 from headstay.headstore import CallRecord, HeadRecord, HeadStore, LaneState
 from headstay.kept import Kept, keeps_notes, put_back
-from headstay.layout import BYTES_PER_TOKEN, Lane, Plan, arrange, lane_of
+from headstay.layout import BYTES_PER_TOKEN, Lane, Plan, arrange, lane_of, upto
 from headstay.ledger.record import Ledger
 from headstay.ledger.row import Row
 from headstay.ledger.usage import Usage
-from headstay.ledger.verdict import Verdict, judge
+from headstay.ledger.verdict import judge
 from headstay.prompt import Prompt, Wire
 from headstay.providers.anthropic import bind_thinking
 from headstay.providers.rules import CacheRules, find_rules
@@ -80,47 +81,6 @@ class Settings:
             raise ConfigError(f'on_break={self.on_break!r}: say "warn", "raise" or "record"')
         if self.verify not in ("off", "local", "provider"):
             raise ConfigError(f'verify={self.verify!r}: say "off", "local" or "provider"')
-
-
-@dataclass(slots=True)
-class Call:
-    """One call on its way.
-
-    Attributes:
-        body: What to send.
-        wire: Its wire format.
-        started: When it was prepared, in seconds since the epoch.
-        breaks: Why it cannot read everything it might.
-        unverified: Why nothing can be said about it, or None.
-        receipt: What the reply carries under "headstay", or None.
-    """
-
-    body: dict[str, object]
-    wire: Wire
-    started: float
-    tenant: str | None = None
-    model: str = ""
-    rules: CacheRules | None = None
-    lane: Lane | None = None
-    plan: Plan | None = None
-    form: HeadForm | None = None
-    record: CallRecord | None = None
-    breaks: tuple[Break, ...] = ()
-    expected: int | None = None
-    gap: float | None = None
-    writer_in_flight: bool = False
-    opening: bool = False
-    unverified: str | None = None
-    notices: tuple[str, ...] = ()
-    receipt: dict[str, str] | None = None
-    clock: float = field(default_factory=time.monotonic)
-    first_token: float | None = None
-    done: bool = False
-
-    def began(self) -> None:
-        """Note the first token of the reply."""
-        if self.first_token is None:
-            self.first_token = time.monotonic() - self.clock
 
 
 class Flow:
@@ -243,10 +203,11 @@ class Flow:
             call.unverified = f"the history is held by the provider ({held_there})"
             return call
         known = self.head_store.lane(lane.key)
+        where = digest(thread).hex() if thread else ""
         own, back = prompt, None
         if keep := keeps_notes(prompt, rules):
             values = extract(prompt.system, declared).values
-            back = put_back(prompt, values, self.head_store, lane, replies=replies, tail=tail, now=now)
+            back = put_back(prompt, values, self.head_store, lane, replies=replies, thread=where, tail=tail, now=now)
             prompt = back.prompt
             call.receipt = back.receipt.as_metadata() if back.receipt else None
         plan = arrange(
@@ -264,6 +225,13 @@ class Flow:
             ttl=self.settings.ttl if self.settings.ttl in rules.ttls else None,
             bytes_per_token=known.bytes_per_token or BYTES_PER_TOKEN,
         )
+        # a conversation is known by what the application says, notes or not
+        known_by = plan if back is None else replace(plan, trail=trail(own.blocks))
+        found = match(self.head_store, lane, where, known_by, own.blocks)
+        stays = {**held(own, plan, rules), **NotesHeld.of(back).as_held()}
+        fresh_note = renewed(found, plan, stays)
+        if fresh_note is not None:  # what stands behind it would be written in vain
+            plan = replace(plan, markers=upto(plan.markers, plan.note.message), breaks=(*plan.breaks, fresh_note))
         rendered = render(body, prompt, plan, rules)
         if self.settings.verify != "off":
             problems = verify(parse(rendered, wire), plan, rules)
@@ -273,10 +241,8 @@ class Flow:
         if not rules.known:
             what = f"no cache rules for {prompt.model or 'this model'} on {wire}"
             call.notices = (f"{what}: {_CAREFUL[bool(rules.max_markers)]}", *call.notices)
-        where = digest(thread).hex() if thread else ""
-        if back is not None:  # a conversation is known by what the application says, notes or not
-            plan = replace(plan, trail=trail(own.blocks))
-        unbound = self._place_in_conversation(call, own, plan, rules, lane, known, where, back)
+        known_by = replace(known_by, breaks=plan.breaks)
+        unbound = self._place_in_conversation(call, own, known_by, rules, lane, known, where, found, stays, back)
         if rules.binds_thinking and prompt.has_thinking:
             if self.settings.verify == "provider":
                 call.body = bind_thinking(call.body, "error", rules)
@@ -293,14 +259,14 @@ class Flow:
         lane: Lane,
         known: LaneState,
         thread: str,
+        found: Match,
+        stays: dict[str, str],
         back: Kept | None,
     ) -> bool:
         """Say whether thinking blocks in the history may come from before a break."""
         store = self.head_store
-        found = match(store, lane, thread, plan, prompt.blocks)
         form = HeadForm(plan.head, dict(zip((tool.name for tool in plan.tools), plan.tool_forms, strict=True)))
         notes = NotesHeld.of(back)
-        stays = {**held(prompt, plan, rules), **notes.as_held()}
         call.form, call.breaks = (
             form,
             breaks(
@@ -315,9 +281,12 @@ class Flow:
             ),
         )
         head = store.head(lane.key, plan.head_hash)
-        call.expected, call.gap = _expected(found, call.breaks, head, plan, rules, known.bytes_per_token, call.started)
+        call.expected, call.gap = expected_reads(
+            found, call.breaks, head, plan, rules, known.bytes_per_token, call.started, stays
+        )
         before = found.record
-        unbound = prompt.has_thinking and (before is None or bool(call.breaks) or is_unbound(before))
+        ours = before is not None and found.age <= 1 and not call.breaks and not is_unbound(before)
+        unbound = prompt.has_thinking and not ours
         if unbound:
             stays["unbound"] = "yes"
         name = digest(lane.scope, thread or found.link, repr(call.started)).hex()[:16]
@@ -336,6 +305,7 @@ class Flow:
             held=json.dumps(stays),
             cached=None,
             at=call.started,
+            firm=before.firm if before is not None and plan.note_inside else None,
         )
         call.opening = before is None
         if plan.tool_state is not known.tools:
@@ -362,7 +332,7 @@ class Flow:
         # A provider keeps nothing of a request that it refused, so neither do we.
         if (error is None or call.first_token is not None) and call.unverified is None:
             self._remember(call, usage if error is None else None)
-        self.ledger.append(_row(call, usage, verdict, self.settings.agent, error))
+        self.ledger.append(row_of(call, usage, verdict, self.settings.agent, error))
 
     def _release(self, call: Call) -> None:
         if call.lane is None or call.plan is None:
@@ -387,11 +357,12 @@ class Flow:
             if rules.max_markers:
                 cached = usage.cache_read_tokens + usage.cache_write_tokens
             else:
-                cached = _floored(usage.input_tokens - note / ratio, rules)
+                cached = floored(usage.input_tokens - note / ratio, rules)
             if call.opening and not call.breaks:  # it can have read nothing but the head
                 head_tokens = usage.cache_read_tokens or None
         self.head_store.save_head(lane.key, HeadRecord(plan.head_hash, form, head_tokens, call.started))
-        self.head_store.save_call(replace(record, cached=cached))
+        firm = record.firm if plan.note_inside else cached
+        self.head_store.save_call(replace(record, cached=cached, firm=firm))
 
     def _calibrate(self, lane: Lane, ratio: float) -> None:
         known = self.head_store.lane(lane.key)
@@ -422,65 +393,3 @@ class Flow:
 
 def _again(settings: Settings, head_store: HeadStore, ledger: Ledger) -> Flow:
     return Flow(settings, head_store=head_store, ledger=ledger)
-
-
-def _floored(tokens: float, rules: CacheRules) -> int:
-    whole = int(tokens) // rules.step * rules.step
-    whole -= whole % 128 if rules.step > 1 else 0
-    return whole if whole >= rules.min_tokens else 0
-
-
-def _expected(
-    found: Match,
-    broken: tuple[Break, ...],
-    head: HeadRecord | None,
-    plan: Plan,
-    rules: CacheRules,
-    bytes_per_token: float | None,
-    now: float,
-) -> tuple[int | None, float | None]:
-    """Say how many tokens an earlier call should have left readable, and how long ago that was."""
-    record = found.record
-    if record is not None and found.exact and not broken and (rules.known or rules.max_markers):
-        return record.cached, now - record.at
-    if not rules.known:
-        return None, None  # nothing was read of this model's cache, so nothing is promised
-    if head is None:
-        return 0, None
-    ratio = bytes_per_token or BYTES_PER_TOKEN
-    tokens = head.tokens if head.tokens is not None else plan.head_bytes / ratio
-    if tokens < rules.min_tokens:
-        return 0, None
-    return _floored(tokens, rules) if not rules.max_markers else int(tokens), now - head.used
-
-
-def _row(call: Call, usage: Usage | None, verdict: Verdict, agent: str, error: BaseException | None) -> Row:
-    used = usage or Usage()
-    lane, record = call.lane, call.record
-    return Row(
-        ts=call.started,
-        lane=lane.key if lane else "",
-        head=call.plan.head_hash.hex() if call.plan else "",
-        epoch=record.epoch if record else 0,
-        conversation=record.conversation if record else "",
-        tenant=call.tenant,
-        name=agent or None,
-        provider=lane.provider if lane else "",
-        wire=call.wire,
-        model=call.model,
-        expected_read=call.expected,
-        input_tokens=usage.input_tokens if usage else None,
-        cache_read_tokens=used.cache_read_tokens,
-        cache_write_tokens=used.cache_write_tokens,
-        write_by_ttl=used.write_by_ttl,
-        output_tokens=used.output_tokens,
-        status=verdict.status,
-        cause=verdict.cause,
-        owner=verdict.owner,
-        breaks=call.breaks,
-        time_to_first_token_s=call.first_token,
-        duration_s=time.monotonic() - call.clock,
-        error=type(error).__name__ if error else None,
-        unverified=call.unverified or verdict.reason,
-        note="; ".join(call.notices) or None,
-    )

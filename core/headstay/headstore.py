@@ -39,7 +39,7 @@ CREATE TABLE heads (
 CREATE TABLE calls (
     scope TEXT NOT NULL, thread TEXT NOT NULL, link BLOB NOT NULL, lane TEXT NOT NULL, head BLOB NOT NULL,
     semi BLOB NOT NULL, model TEXT NOT NULL, trail BLOB NOT NULL, conversation TEXT NOT NULL,
-    epoch INTEGER NOT NULL, turn INTEGER NOT NULL, held TEXT NOT NULL, cached INTEGER, at REAL NOT NULL,
+    epoch INTEGER NOT NULL, turn INTEGER NOT NULL, held TEXT NOT NULL, cached INTEGER, at REAL NOT NULL, firm INTEGER,
     PRIMARY KEY (scope, thread, link, lane, head, semi)
 );
 CREATE TABLE notes (scope TEXT NOT NULL, note TEXT NOT NULL, text TEXT NOT NULL, at REAL NOT NULL,
@@ -102,6 +102,7 @@ class CallRecord:
         held: Hashes of what should have stayed, as JSON: per-conversation values and what re-keys the messages.
         cached: Tokens that the reply's usage showed to be in the cache now, or None.
         at: When the call started, in seconds since the epoch.
+        firm: Those of `cached` that stay readable when the note inside the body goes or changes.
     """
 
     scope: str
@@ -118,9 +119,10 @@ class CallRecord:
     held: str
     cached: int | None
     at: float
+    firm: int | None = None
 
 
-_CALL = "scope, thread, link, lane, head, semi, model, trail, conversation, epoch, turn, held, cached, at"
+_CALL = "scope, thread, link, lane, head, semi, model, trail, conversation, epoch, turn, held, cached, at, firm"
 
 
 class HeadStore:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from headstay.canonical import digest
 from headstay.fingerprint import links, text_digest, trail
 from headstay.headstore import HeadStore
 from headstay.layout import Lane, binds
@@ -57,6 +58,7 @@ def put_back(
     lane: Lane,
     *,
     replies: Sequence[object],
+    thread: str,
     tail: str,
     now: float,
 ) -> Kept:
@@ -68,13 +70,14 @@ def put_back(
         store: Where the notes' texts and the key are.
         lane: The request's lane.
         replies: For each assistant message of the request, in order, what the host kept on it under "headstay".
+        thread: The host's thread id, hashed, or empty.
         tail: Per-call text for the human turn.
         now: Seconds since the epoch.
 
     Returns:
         The request to arrange.
     """
-    sent, lost = _earlier(prompt, store, lane, replies)
+    sent, lost = _earlier(prompt, store, lane, replies, thread)
     thought = min((block.message for block in prompt.blocks if block.kind == "thinking"), default=len(prompt.messages))
     notes = {number: note for number, note in sent.items() if number + 1 >= thought}
     text = render(CALL_TITLE, [value for value in values if value.every == "call"])
@@ -88,7 +91,7 @@ def put_back(
     found = len(notes)
     if any(fresh.values()):
         written = json.dumps(fresh, ensure_ascii=False)
-        (anchor,) = anchors(prompt, [last])
+        (anchor,) = anchors(prompt, [last], thread)
         receipt = issue(store.secret(), tenant=lane.tenant, lane=lane.key, anchor=anchor, note=written)
         store.save_note(lane.scope, receipt.note, written, now)
         notes[last] = written
@@ -97,11 +100,12 @@ def put_back(
     return Kept(_with_notes(prompt, notes), receipt, found, len(sent) - found, lost, bound, added)
 
 
-def anchors(prompt: Prompt, messages: Sequence[int]) -> tuple[bytes, ...]:
+def anchors(prompt: Prompt, messages: Sequence[int], thread: str) -> tuple[bytes, ...]:
     """Hash the history up to each of some messages, in rising order; the notes in it do not count.
 
     A note belongs to the whole history it was sent behind, not to one message: two conversations can say the same
-    thing, and what one of them was told must not come up in a history merged from both.
+    thing, and what one of them was told must not come up in a history merged from both. Nor in another thread that
+    began with the same words: a reply out of somebody's cache would bring it there.
     """
     ends: list[int] = []
     end = 0
@@ -109,10 +113,12 @@ def anchors(prompt: Prompt, messages: Sequence[int]) -> tuple[bytes, ...]:
         while end < len(prompt.blocks) and prompt.blocks[end].message <= message:
             end += 1
         ends.append(end)
-    return links(trail(prompt.blocks), ends)
+    return tuple(digest(thread, link) for link in links(trail(prompt.blocks), ends))
 
 
-def _earlier(prompt: Prompt, store: HeadStore, lane: Lane, replies: Sequence[object]) -> tuple[dict[int, str], int]:
+def _earlier(
+    prompt: Prompt, store: HeadStore, lane: Lane, replies: Sequence[object], thread: str
+) -> tuple[dict[int, str], int]:
     """Read the receipts of a history: the message that each note follows, to its text."""
     said = [number for number, message in enumerate(prompt.messages) if message.get("role") == "assistant"]
     if len(said) != len(replies):  # the host left a reply out: nothing can be matched safely
@@ -120,7 +126,7 @@ def _earlier(prompt: Prompt, store: HeadStore, lane: Lane, replies: Sequence[obj
     receipts = {number: found for number, reply in zip(said, replies, strict=True) if (found := read(reply))}
     notes: dict[int, str] = {}
     key = store.secret() if receipts else b""
-    places = anchors(prompt, [number - 1 for number in receipts])
+    places = anchors(prompt, [number - 1 for number in receipts], thread)
     for (number, receipt), anchor in zip(receipts.items(), places, strict=True):
         good = number > 0 and checks(receipt, key, tenant=lane.tenant, lane=lane.key, anchor=anchor)
         text = store.note(lane.scope, receipt.note) if good else None

@@ -96,6 +96,7 @@ class Plan:
         tail: Index in the prompt's blocks of the last block before the note, or -1.
         previous_tail: The same for the call before, or -1.
         reusable: Index of the last body block that an earlier call can have left in the cache, or -1.
+        note_inside: Whether the note stands inside the body, at the human turn that began a tool loop.
         values: Every value that was cut out.
         tool_state: What the lane knows of its tools after this call.
         masked: Names of declared tools that this call does not offer.
@@ -120,6 +121,7 @@ class Plan:
     tail: int
     previous_tail: int
     reusable: int
+    note_inside: bool
     values: tuple[Value, ...]
     tool_state: ToolState
     masked: tuple[str, ...]
@@ -193,9 +195,6 @@ def arrange(
         minimum = rules.min_tokens * bytes_per_token
         outline = _Outline(frozen, taken.head, placed.semi_static, head_bytes)
         markers = _markers(prompt, rules, outline, seats, minimum, ttl)
-    affinity = None
-    if rules.affinity and rules.affinity not in prompt.parameters:
-        affinity = "hs-" + digest("affinity", lane.key, hashed).hex()
     return Plan(
         tools=frozen.tools,
         tool_forms=frozen.forms,
@@ -203,13 +202,14 @@ def arrange(
         semi_static=placed.semi_static,
         note=placed.note,
         markers=markers,
-        affinity=affinity,
+        affinity=_affinity(prompt, lane, rules, hashed),
         retention=ttl if rules.retention and rules.retention not in prompt.parameters else None,
         head_hash=hashed,
         trail=trail(prompt.blocks),
         tail=last,
         previous_tail=previous,
         reusable=reusable,
+        note_inside=anchor >= 0,
         values=taken.values,
         tool_state=frozen.state,
         masked=frozen.masked,
@@ -220,6 +220,12 @@ def arrange(
         measurable=kinds.isdisjoint(("image", "file")),
         planned_at=now,
     )
+
+
+def _affinity(prompt: Prompt, lane: Lane, rules: CacheRules, head: bytes) -> str | None:
+    if not rules.affinity or rules.affinity in prompt.parameters:
+        return None
+    return "hs-" + digest("affinity", lane.key, head).hex()
 
 
 class _Placed(NamedTuple):
@@ -416,3 +422,8 @@ def _ttls(prompt: Prompt, rules: CacheRules, ttl: str | None) -> tuple[str | Non
         own["system"] = own["messages"]
     system, body = (None if own[tier] == rules.default_ttl else own[tier] for tier in ("system", "messages"))
     return system, body
+
+
+def upto(markers: Sequence[PlannedMarker], message: int) -> tuple[PlannedMarker, ...]:
+    """Leave out the markers that stand behind a message."""
+    return tuple(marker for marker in markers if marker.tier != "messages" or marker.message <= message)

@@ -19,7 +19,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-from headstay.flow import Call
+from headstay.call import Call
 from headstay.ledger.usage import Usage, from_langchain
 from headstay.prompt import Prompt, Wire
 from headstay.wires import parse

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from headstay.call import Call
 from headstay.errors import WireError
-from headstay.flow import Call, Flow, Settings
+from headstay.flow import Flow, Settings
 from headstay.prompt import Wire
 from headstay.providers import openai
 from headstay.slots import Slot
