@@ -27,6 +27,8 @@ class Format(StrEnum):
     JSON = "json"
 
 
+_DETAILS = ("requests", "read_shares")  # for examiners, not part of the contract
+
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for programs")]
 
 
@@ -55,20 +57,26 @@ def root(
 
 
 @app.command()
-def demo(form: FormatOption = Format.TEXT) -> None:
+def demo(
+    *,
+    agent: Annotated[bool, typer.Option("--agent", help="run the hostile agent instead of the chain")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
     """Run a support-desk chain on the real SDKs against the loopback emulator, and measure it.
 
-    No key, no network, no GPU. With --format json only the results are printed.
+    No key, no network, no GPU. With --format json only the results are printed. With --agent it is a LangGraph agent
+    whose tools, prompt and history change in every way that breaks a prefix.
     """
-    module = _load("langchain_headstay.demo", "demo")
+    module = _load("langgraph_headstay.demo_agent" if agent else "langchain_headstay.demo", "demo")
     _load("uvicorn", "demo")
     table = cast("Any", import_module("headstay.demo_table"))
-    with table.progress(quiet=False) as advance:
-        results = module.run_demo(progress=advance)
+    with table.progress(module.CALLS) as advance:
+        results = module.run_demo(module.DEMO, progress=advance, **module.OPTIONS)
     if form is Format.JSON:
-        typer.echo(json.dumps({"results": results}, ensure_ascii=False))
+        told = [{name: value for name, value in result.items() if name not in _DETAILS} for result in results]
+        typer.echo(json.dumps({"results": told}, ensure_ascii=False))
     else:
-        table.show(results, module.price_date())
+        table.show(results, module.TITLE, module.price_date())
 
 
 @app.command()

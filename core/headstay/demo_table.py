@@ -11,35 +11,39 @@ from rich.table import Table
 
 
 @contextmanager
-def progress(*, quiet: bool) -> Generator[Callable[[Any, str, int], None]]:
+def progress(total: int) -> Generator[Callable[[Any, str, int], None]]:
     """Show on stderr which variant runs and how far it is.
+
+    Args:
+        total: How many calls a variant makes.
 
     Yields:
         A function that takes setup, variant and the number of calls made.
     """
     columns = (TextColumn("{task.description:<46}"), BarColumn(bar_width=12), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         tasks: dict[tuple[str, str, str], Any] = {}
 
         def advance(setup: Any, variant: str, made: int) -> None:
             key = (setup.wire, setup.model, variant)
             if key not in tasks:
-                tasks[key] = bar.add_task(f"{setup.wire} {setup.model}: {variant}", total=120)
+                tasks[key] = bar.add_task(f"{setup.wire} {setup.model}: {variant}", total=total)
             bar.update(tasks[key], completed=made)
 
         yield advance
 
 
-def show(results: Sequence[Mapping[str, Any]], prices: str, *, console: Console | None = None) -> None:
+def show(results: Sequence[Mapping[str, Any]], title: str, prices: str, *, console: Console | None = None) -> None:
     """Print the results as one table, then each cause with the line that mends it.
 
     Args:
         results: As `run_demo` returns them.
+        title: What was run.
         prices: Date of the prices.
         console: Where to print; stdout by default.
     """
     out = console or Console()
-    out.print("Support desk, 20 conversations of 6 turns, on the loopback emulator", style="bold")
+    out.print(title, style="bold")
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for result in results:
         groups.setdefault((result["wire"], result["model"]), []).append(result)
@@ -57,7 +61,7 @@ def show(results: Sequence[Mapping[str, Any]], prices: str, *, console: Console 
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left", min_width=76)
     table.add_column("variant", no_wrap=True)
-    for name in ("share", "read", "written", "USD", "of plain", "heads", "breaks"):
+    for name in ("share", "read k", "written k", "USD", "of plain", "heads", "breaks"):
         table.add_column(name, justify="right", no_wrap=True)
     base = next((row["cost_usd"] for row in rows if row["variant"] == "plain"), None)
     for row in rows:
@@ -65,9 +69,9 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         table.add_row(
             row["variant"],
             f"{row['read_share']:.3f}",
-            f"{row['cache_read_tokens']:,}",
-            f"{row['cache_write_tokens']:,}",
-            "-" if cost is None else f"{cost:.4f}",
+            f"{row['cache_read_tokens'] / 1000:,.0f}",
+            f"{row['cache_write_tokens'] / 1000:,.0f}",
+            "-" if cost is None else f"{cost:.3f}",
             f"{cost / base:.2f}" if cost is not None and base else "-",
             str(row["distinct_heads"]),
             str(len(row["breaks"])),
@@ -79,6 +83,7 @@ def _show_causes(results: Sequence[Mapping[str, Any]], out: Console) -> None:
     for variant, title in (
         ("default", "default: what broke the head, and the line that mends it (put it into volatile=[...])"),
         ("declared", "declared: what the application or the provider broke on purpose"),
+        ("headstay", "headstay: what broke the prefix"),
     ):
         chosen = [result for result in results if result["variant"] == variant]
         if not chosen:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headstay.slots import Every, Slot, Span, Template, classify, merge, strict_spans
 
 CONVERSATION_TITLE = "Values for this conversation:"
-CALL_TITLE = "Values for this call:"
+CALL_TITLE = "Now:"
 _EVERYTHING = 0.9
 
 

@@ -60,6 +60,9 @@ class Setup:
     model: str
 
 
+TITLE = "Support desk, 20 conversations of 6 turns, on the loopback emulator"
+CALLS = 120
+
 SETUPS = (
     Setup("anthropic", "anthropic-messages", "claude-opus-5-5"),
     Setup("anthropic", "anthropic-messages", "claude-sonnet-4-6"),
@@ -67,6 +70,8 @@ SETUPS = (
     Setup("openai", "openai-chat", "gpt-5.4"),
     Setup("openai", "openai-responses", "gpt-6.1-sol"),
 )
+DEMO = SETUPS
+OPTIONS: dict[str, Any] = {}
 
 
 def make_model(setup: Setup, server: Emulator) -> BaseChatModel:

@@ -2,14 +2,24 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from headstay.errors import ConfigError
 
 Example = Mapping[str, str]
-FewShot = Sequence[Example] | Callable[[], Sequence[Example]] | Any
+
+
+class Selector(Protocol):
+    """An example selector, as LangChain has them."""
+
+    def select_examples(self, input_variables: dict[str, str], /) -> list[dict[str, Any]]:
+        """Choose examples."""
+        ...
+
+
+FewShot = Sequence[Example] | Callable[[], Sequence[Example]] | Selector
 """A list of examples, a callable that returns one, or an example selector of LangChain."""
 
 FewShotAs = Literal["system", "messages"]
@@ -18,7 +28,7 @@ _QUESTIONS = ("input", "question", "user", "human")
 _ANSWERS = ("output", "answer", "assistant", "ai")
 
 
-def choose(few_shot: FewShot) -> list[dict[str, str]]:
+def choose(few_shot: Any) -> list[dict[str, str]]:
     """Ask for the examples; done once for a lane.
 
     Args:

@@ -24,7 +24,7 @@ from langchain_headstay.identity import Binding
 from langchain_headstay.instrument import declare, instrument
 from langchain_headstay.templates import TemplateLike
 from langgraph_headstay.few_shot import FewShot, FewShotAs, as_messages, as_text, choose, dump, load
-from langgraph_headstay.last_word import changed, is_own, structured_names, tool_names
+from langgraph_headstay.last_word import changed, is_own, structured_names, tool_names, whole
 
 MASKED = "masked"
 _KEPT_MODELS = 16
@@ -65,7 +65,7 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         name: str | None = None,
         template: TemplateLike | Sequence[TemplateLike] | None = None,
         volatile: str | Slot | Sequence[Slot] | None = "strict",
-        few_shot: FewShot = None,
+        few_shot: FewShot | None = None,
         few_shot_as: FewShotAs = "system",
         tail: str | Callable[[Runtime], str | None] | None = None,
         tenant: str | Callable[[Runtime], str | None] | None = None,
@@ -86,7 +86,7 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise ConfigError(f'late_tools={late_tools!r}: only "auto" is available yet')
         settings = Settings(name or "", declare(template, volatile), ttl, on_break, verify, union=True)
         self.flow = Flow(settings, head_store=head_store, ledger=ledger)
-        self._few_shot = few_shot
+        self._few_shot: Any = few_shot
         self._listed = listed
         self._few_shot_as: FewShotAs = few_shot_as
         self._tail = tail
@@ -121,8 +121,14 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return self._refusal(request) or await handler(request)
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], Acting]:
-        changes: dict[str, Any] = {}
+        system, lost = whole(request.system_message)
+        changes: dict[str, Any] = {"system_message": system}
         constant = frozenset[str]()
+        if lost:
+            self.flow.say(
+                f"{lost} of the system message's blocks came without text: AnthropicPromptCachingMiddleware loses the "
+                "text of a block that is a plain string; put it behind StableHeadMiddleware or take it out"
+            )
         model = self._instrumented(request.model)
         if model is not None:
             changes["model"] = model
@@ -132,7 +138,7 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 if self._few_shot_as == "messages":
                     changes["messages"] = [*as_messages(examples), *request.messages]
                 else:
-                    changes["system_message"] = _with_examples(request.system_message, text := as_text(examples))
+                    changes["system_message"] = _with_examples(system, text := as_text(examples))
                     constant = frozenset({text})
             except Exception as problem:  # noqa: BLE001 - the application's selector; its request goes out without
                 self.flow.say(f"few_shot= could not be used: {type(problem).__name__}: {problem}")
@@ -232,11 +238,9 @@ def _with_examples(given: SystemMessage | None, examples: str) -> SystemMessage:
 
 def _reply_with(state: Any, call_id: str) -> AIMessage | None:
     """Find the reply that made a tool call."""
-    held = cast("dict[str, Any]", state) if isinstance(state, dict) else vars(state) if state is not None else {}
-    messages = held.get("messages", ())
-    if not isinstance(messages, (list, tuple)):
-        return None
-    for message in reversed(cast("Sequence[Any]", messages)):
+    held: dict[str, Any] = cast("dict[str, Any]", state) if isinstance(state, dict) else getattr(state, "__dict__", {})
+    messages: Sequence[Any] = held.get("messages") or ()
+    for message in reversed(messages):
         if isinstance(message, AIMessage) and any(str(call["id"]) == call_id for call in message.tool_calls):
             return message
     return None

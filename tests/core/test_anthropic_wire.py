@@ -16,7 +16,7 @@ from headstay.values import Declared
 POLICY = "We keep to the policy, and say so. " * 200  # 7,000 bytes, some 1,600 tokens
 CLOCK = "2026-11-29T10:00:00Z"
 NOW = f"It is {CLOCK}.\n"
-NOTE = {"type": "text", "text": f"Values for this call:\nclock: {CLOCK}"}
+NOTE = {"type": "text", "text": f"Now:\nclock: {CLOCK}"}
 EPHEMERAL = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 

@@ -15,7 +15,7 @@ from headstay.values import Declared
 POLICY = "We keep to the policy, and say so. " * 200  # 7,000 bytes, some 1,600 tokens
 CLOCK = "2026-11-29T10:00:00Z"
 NOW = f"It is {CLOCK}.\n"
-NOTE = f"Values for this call:\nclock: {CLOCK}"
+NOTE = f"Now:\nclock: {CLOCK}"
 ADA = Declared((), (Slot(r"^For (?P<who>.+)\.$", every="conversation"),))
 SEMI = "Values for this conversation:\nwho: Ada"
 POINT = {"mode": "explicit"}
