@@ -167,7 +167,8 @@ def _compare_tools(before: Mapping[str, str], after: Mapping[str, str]) -> tuple
     breaks: list[Break] = []
     for name in after:
         if name not in before:
-            breaks.append(_tool_break(Cause.TOOL_ADDED, name, "declare every tool from the first call on; one that comes later goes last and stays"))
+            remedy = "declare every tool from the first call on; one that comes later goes last and stays"
+            breaks.append(_tool_break(Cause.TOOL_ADDED, name, remedy))
         elif before[name] != after[name]:
             breaks.append(_tool_break(*_tool_change(name, before[name], after[name])))
     breaks += [
