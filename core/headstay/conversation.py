@@ -8,7 +8,7 @@ accusation is worse than a missed one.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from headstay.canonical import digest, wire_text
@@ -212,14 +212,16 @@ def breaks(
         if before is None:
             changed += _new_head(store, lane, plan, form)
         else:
+            if record.lane != lane.key:  # a parameter that re-keys everything also sends tools in another form
+                form = replace(form, tools=before.form.tools)
             named = compare_heads(before.form, form, same_conversation=True, others=others).breaks
-            changed += named or (_unexplained(),)
+            changed += named if named or changed else (_unexplained(),)
     if record.lane == lane.key:
         changed += _not_held(before_values, values, per_call or {})
     history = compare_histories(record.trail, plan.trail) if record.trail else None
     if history is not None:
         changed.append(history)
-    if notes.missed(NotesHeld.read(before_values), again=record.link == found.link):
+    elif notes.missed(NotesHeld.read(before_values), again=record.link == found.link):
         changed.append(_receipt_lost())
     return (*changed, *plan.breaks)
 

@@ -7,6 +7,7 @@ wrong inside, the application's own body goes out and the reason is recorded.
 
 import json
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +56,8 @@ class Settings:
         agent: Name of the agent or chain; part of the lane.
         declared: Templates and slots of the system text.
         ttl: Name of the time to live, or None for the provider's default.
-        on_break: "warn" logs each break once with its remedy, "raise" is for tests, "record" only records.
+        on_break: "warn" logs each break once with its remedy, "raise" is for tests and raises those that the
+            application made, "record" only records.
         verify: "local" reads every rendered request back before it is sent, "off" does not; "provider" also asks the
             API to reject a changed prefix, where it binds thinking to the history.
         union: Whether tools that a call does not offer stay declared; only for a host that refuses their calls.
@@ -377,17 +379,19 @@ class Flow:
     def _report(self, call: Call) -> None:
         for notice in call.notices:
             self.say(notice)
-        if call.breaks and self.settings.on_break == "raise":
+        own = [found for found in call.breaks if found.owner == "application"]
+        if own and self.settings.on_break == "raise":
             self.abandon(call)
-            raise PrefixBreak("; ".join(f"{found.cause} at {found.path}: {found.remedy}" for found in call.breaks))
+            raise PrefixBreak("; ".join(f"{found.cause} at {found.path}: {found.remedy}" for found in own))
         for found in call.breaks:
             self.say(f"{found.cause} at {found.path} ({found.owner}): {found.remedy}")
 
     def say(self, line: str) -> None:
-        """Log a line once; with `on_break="record"` not at all."""
-        if self.settings.on_break == "record" or line in self._said or len(self._said) >= _SAID_AT_MOST:
+        """Log a line once, whatever its numbers; with `on_break="record"` not at all."""
+        known = re.sub(r"\[\d+\]", "[]", line)
+        if self.settings.on_break == "record" or known in self._said or len(self._said) >= _SAID_AT_MOST:
             return
-        self._said.add(line)
+        self._said.add(known)
         _log.warning("%s%s", f"{self.settings.agent}: " if self.settings.agent else "", line)
 
 

@@ -75,7 +75,8 @@ def test_tool_calls_rebuilt_from_openai_form_dicts(
     assert [exchange.status for exchange in server.exchanges] == [200, 200]
     assert len(set(heads())) == 1
     assert statuses(ledger) == ["cold", "ok"]
-    assert causes(ledger) == [[], []]
+    renewed = [("clock_in_head", "policy")] if server.exchanges[0].body["model"].startswith("claude-sonnet") else []
+    assert causes(ledger) == [[], renewed]
 
 
 def test_a_dropped_system_message_is_not_restored(

@@ -110,7 +110,7 @@ def _anthropic(
         binds_thinking=binds,
         thinks=thinks,
         lane_parameters=("speed",),
-        message_parameters=("tool_choice", "thinking", "output_config.effort"),
+        message_parameters=("tool_choice", "thinking", "output_config.effort", "output_config.format"),
         images_rekey_messages=True,
         source=_ANTHROPIC,
     )
@@ -208,7 +208,7 @@ _CAREFUL_ANTHROPIC = CacheRules(
     write_multipliers={"5m": 1.25, "1h": 2.0},
     lookback=20,
     lane_parameters=("speed",),
-    message_parameters=("tool_choice", "thinking", "output_config.effort"),
+    message_parameters=("tool_choice", "thinking", "output_config.effort", "output_config.format"),
     images_rekey_messages=True,
     source="assumed: the strictest of the rows of the same wire",
 )
