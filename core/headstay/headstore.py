@@ -26,6 +26,7 @@ APPLICATION_ID = 0x68737402  # "hst" and a 2
 SCHEMA_VERSION = 1
 MAX_CALLS = 20_000
 MAX_HEADS = 32
+MAX_NOTES = 100_000  # one for each call of a model that binds its thinking; older ones come back as lost receipts
 _PRUNE_EVERY = 256
 _FAILURES_KEPT = 100
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -46,6 +47,7 @@ CREATE TABLE notes (scope TEXT NOT NULL, note TEXT NOT NULL, text TEXT NOT NULL,
     PRIMARY KEY (scope, note));
 CREATE TABLE pins (scope TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (scope, name));
 CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL);
+CREATE INDEX notes_at ON notes (at);
 CREATE INDEX calls_at ON calls (at);
 CREATE INDEX calls_thread ON calls (scope, thread, at);
 """
@@ -140,7 +142,7 @@ class HeadStore:
         self._path = None if path is None or os.fspath(path) == ":memory:" else Path(path).expanduser().absolute()
         self._strict = strict
         self._lock = Lock()
-        self._calls_saved = self._heads_saved = 0
+        self._calls_saved = self._heads_saved = self._notes_saved = 0
         self.failures: list[str] = []
         self._connection: sqlite3.Connection | None = self._open()
         guard(self)
@@ -235,6 +237,11 @@ class HeadStore:
     def save_note(self, scope: str, note: str, text: str, at: float) -> None:
         """Keep the text of a note, under its name."""
         self._run("INSERT OR REPLACE INTO notes VALUES (?, ?, ?, ?)", (scope, note, text, at))
+        self._notes_saved += 1
+        if self._notes_saved % _PRUNE_EVERY == 0:
+            self._run(
+                "DELETE FROM notes WHERE at < (SELECT at FROM notes ORDER BY at DESC LIMIT 1 OFFSET ?)", (MAX_NOTES,)
+            )
 
     def pin(self, scope: str, name: str, text: str) -> str:
         """Keep a text under a name, once: whoever comes later gets the first one back."""
