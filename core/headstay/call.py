@@ -39,6 +39,8 @@ class Call:
     gap: float | None = None
     writer_in_flight: bool = False
     opening: bool = False
+    cold: bool = False
+    entered: bool = False
     unverified: str | None = None
     notices: tuple[str, ...] = ()
     receipt: dict[str, str] | None = None

@@ -96,11 +96,6 @@ def digest(*parts: str | bytes) -> bytes:
     return state.digest()
 
 
-def wire_digest(value: object) -> bytes:
-    """Hash the wire form of a value."""
-    return digest(wire_text(value))
-
-
 def size_of(text: str) -> int:
     """Return the length of a text in UTF-8 bytes, without encoding it where that can be avoided."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -100,11 +100,6 @@ def head_hash(tools: Sequence[str], system: Sequence[str]) -> bytes:
     return digest("head", *(text_digest("tool", form)[0] for form in tools), "system", *system)
 
 
-def request_hash(head: bytes, semi_static: str, trail_: bytes) -> bytes:
-    """Hash a whole request without its note."""
-    return digest("request", head, semi_static, trail_)
-
-
 def shared_blocks(before: bytes, after: bytes) -> int:
     """Count the blocks that two trails share from the start, by bisection."""
     low, high = 0, min(len(before), len(after)) // DIGEST_BYTES

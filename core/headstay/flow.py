@@ -30,7 +30,8 @@ from headstay.ledger.usage import Usage
 from headstay.ledger.verdict import judge
 from headstay.prompt import Prompt, Wire
 from headstay.providers.anthropic import bind_thinking
-from headstay.providers.rules import CacheRules, find_rules
+from headstay.providers.rules import RULES, CacheRules, find_rules
+from headstay.toolset import merge_tools
 from headstay.values import Declared, extract, per_call_lines
 from headstay.verify import verify
 from headstay.wires import parse, render
@@ -79,6 +80,18 @@ class Settings:
         if self.ttl is not None and self.ttl not in rules.ttls:
             valid = ", ".join(f'"{name}"' for name in rules.ttls) or "none: leave ttl= out"
             raise ConfigError(f"ttl={self.ttl!r} is not offered for {model or 'this model'}; valid: {valid}")
+        self.check_words()
+
+    def check_words(self) -> None:
+        """Refuse settings that cannot work for any model.
+
+        Raises:
+            ConfigError: The message lists the valid ones.
+        """
+        offered = dict.fromkeys(name for rules in RULES for name in rules.ttls)
+        if self.ttl is not None and self.ttl not in offered:
+            valid = ", ".join(f'"{name}"' for name in offered)
+            raise ConfigError(f"ttl={self.ttl!r} is offered for no model; valid: {valid}, each for some")
         if self.on_break not in ("warn", "raise", "record"):
             raise ConfigError(f'on_break={self.on_break!r}: say "warn", "raise" or "record"')
         if self.verify not in ("off", "local", "provider"):
@@ -97,6 +110,9 @@ class Flow:
     def __init__(
         self, settings: Settings, *, head_store: HeadStore | None = None, ledger: Ledger | None = None
     ) -> None:
+        for name, given, kind in (("head_store", head_store, HeadStore), ("ledger", ledger, Ledger)):
+            if given is not None and not isinstance(given, kind):
+                raise ConfigError(f"{name}={given!r}: give a {kind.__name__}, such as {kind.__name__}('file.db')")
         self.settings = settings
         self.head_store = head_store if head_store is not None else HeadStore()
         self.ledger = ledger if ledger is not None else Ledger()
@@ -240,6 +256,10 @@ class Flow:
             if problems:
                 return self.passed(body, wire, "; ".join(problems), tenant=tenant, now=now)
         call.body, call.plan, call.notices = rendered, plan, plan.notices
+        if self.settings.ttl is not None and self.settings.ttl not in rules.ttls:
+            valid = ", ".join(f'"{name}"' for name in rules.ttls) or "none"
+            unfit = f"ttl={self.settings.ttl!r} is not offered for {prompt.model}; its default is used; valid: {valid}"
+            call.notices = (unfit, *call.notices)
         if not rules.known:
             what = f"no cache rules for {prompt.model or 'this model'} on {wire}"
             call.notices = (f"{what}: {_CAREFUL[bool(rules.max_markers)]}", *call.notices)
@@ -250,6 +270,7 @@ class Flow:
                 call.body = bind_thinking(call.body, "error", rules)
             elif unbound:  # the blocks from before a break no longer fit; that must not fail the call
                 call.body = bind_thinking(call.body, "drop_block", rules)
+        self._enter(call)
         return call
 
     def _place_in_conversation(
@@ -310,13 +331,19 @@ class Flow:
             firm=before.firm if before is not None and plan.note_inside else None,
         )
         call.opening = before is None
-        if plan.tool_state is not known.tools:
-            store.save_lane(lane.key, replace(known, tools=plan.tool_state))
-        with self._lock:  # last: from here on the call is sent, and `complete` or `abandon` takes it out again
-            waiting = self._cold.get((lane.key, plan.head_hash), 0)
-            call.writer_in_flight = waiting > 0 and (head is None or before is None)
-            self._cold[(lane.key, plan.head_hash)] = waiting + 1
+        call.cold = head is None or before is None
         return unbound
+
+    def _enter(self, call: Call) -> None:
+        """Note that a call is under way; `complete` or `abandon` takes it out again."""
+        if call.lane is None or call.plan is None:
+            return
+        key = (call.lane.key, call.plan.head_hash)
+        with self._lock:
+            waiting = self._cold.get(key, 0)
+            call.writer_in_flight = waiting > 0 and call.cold
+            self._cold[key] = waiting + 1
+            call.entered = True
 
     def _complete(self, call: Call, usage: Usage | None, error: BaseException | None) -> None:
         rules = call.rules
@@ -337,7 +364,7 @@ class Flow:
         self.ledger.append(row_of(call, usage, verdict, self.settings.agent, error))
 
     def _release(self, call: Call) -> None:
-        if call.lane is None or call.plan is None:
+        if call.lane is None or call.plan is None or not call.entered:
             return
         key = (call.lane.key, call.plan.head_hash)
         with self._lock:
@@ -362,6 +389,10 @@ class Flow:
                 cached = floored(usage.input_tokens - note / ratio, rules)
             if call.opening and not call.breaks:  # it can have read nothing but the head
                 head_tokens = usage.cache_read_tokens or None
+        known = self.head_store.lane(lane.key)
+        learnt = merge_tools(known.tools, plan.tool_state)
+        if learnt != known.tools:
+            self.head_store.save_lane(lane.key, replace(known, tools=learnt))
         self.head_store.save_head(lane.key, HeadRecord(plan.head_hash, form, head_tokens, call.started))
         firm = record.firm if plan.note_inside else cached
         self.head_store.save_call(replace(record, cached=cached, firm=firm))

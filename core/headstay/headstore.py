@@ -143,6 +143,7 @@ class HeadStore:
         self._strict = strict
         self._lock = Lock()
         self._calls_saved = self._heads_saved = self._notes_saved = 0
+        self._secret: bytes | None = None
         self.failures: list[str] = []
         self._connection: sqlite3.Connection | None = self._open()
         guard(self)
@@ -246,7 +247,7 @@ class HeadStore:
     def pin(self, scope: str, name: str, text: str) -> str:
         """Keep a text under a name, once: whoever comes later gets the first one back."""
         self._run("INSERT OR IGNORE INTO pins VALUES (?, ?, ?)", (scope, name, text))
-        return str(self._run("SELECT text FROM pins WHERE scope = ? AND name = ?", (scope, name))[0][0])
+        return self.pinned(scope, name) or text
 
     def pinned(self, scope: str, name: str) -> str | None:
         """Return a pinned text, or None."""
@@ -254,9 +255,20 @@ class HeadStore:
         return str(rows[0][0]) if rows else None
 
     def secret(self) -> bytes:
-        """Return the key that receipts of this store are made with; it is made on first use."""
-        self._run("INSERT OR IGNORE INTO secret VALUES (1, ?)", (secrets.token_bytes(32),))
-        return bytes(self._run("SELECT key FROM secret WHERE id = 1", ())[0][0])
+        """Return the key that receipts of this store are made with; it is made on first use.
+
+        Raises:
+            HeadStoreError: The store is busy and the key is not known yet.
+        """
+        if self._secret is None:
+            rows = self._run("SELECT key FROM secret WHERE id = 1", ())
+            if not rows:
+                self._run("INSERT OR IGNORE INTO secret VALUES (1, ?)", (secrets.token_bytes(32),))
+                rows = self._run("SELECT key FROM secret WHERE id = 1", ())
+            if not rows:
+                raise HeadStoreError("the head store is busy; the notes of this call cannot be kept")
+            self._secret = bytes(rows[0][0])
+        return self._secret
 
     def close(self) -> None:
         """Let go of the file; a later use opens it again. What was kept in memory stays."""
@@ -301,6 +313,7 @@ class HeadStore:
         """Go on in memory. The file is left as it is, for whoever has to look into it."""
         self._note(problem)
         _log.warning("%s Working in memory until the process ends.", problem)
+        self._secret = None  # the store in memory makes its own
         self._path = None
         return self._open()
 

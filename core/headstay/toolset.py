@@ -101,3 +101,12 @@ def _first_form(tool: Tool, form: str, first: str) -> tuple[Tool, str]:
 def _revive(name: str, form: str) -> Tool:
     wire = cast("Mapping[str, object]", json.loads(form))
     return Tool(name, client=True, deferred=bool(wire.get("defer_loading")), wire=wire)
+
+
+def merge_tools(known: ToolState, learnt: ToolState) -> ToolState:
+    """Add what a call learnt to what a lane knows, which another call may have added to meanwhile."""
+    if learnt == known:
+        return known
+    order = (*known.order, *(name for name in learnt.order if name not in known.forms))
+    client = (*known.client, *(name for name in learnt.client if name not in known.client))
+    return ToolState(order, {**known.forms, **learnt.forms}, client)

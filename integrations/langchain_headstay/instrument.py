@@ -139,11 +139,6 @@ def _slots(volatile: object) -> tuple[Slot, ...]:
     raise ConfigError(f'volatile={volatile!r}: say "strict", None, or a list of Slot(...)')
 
 
-def binding_of(model: BaseChatModel) -> Binding | None:
-    """Return what an instrumented model knows, or None for any other model."""
-    return model.headstay_binding if isinstance(model, Instrumented) else None
-
-
 def _copy(model: Model, binding: Binding) -> Model:
     base = cast("type[Model]", model.headstay_base if isinstance(model, Instrumented) else type(model))
     mixins: list[type] = [Instrumented]

@@ -54,7 +54,7 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         >>> model = CacheAwareChatModel(model=ChatAnthropic(model="claude-opus-5-5"))  # doctest: +SKIP
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     model: SkipValidation[BaseChatModel]
     # Out of `repr`: traces show it, and no head text belongs there.

@@ -100,7 +100,8 @@ class Ticket:
     def _give_receipt(self, message: BaseMessage) -> None:
         """Put the receipt of a kept note on the reply: once, on the first chunk of a stream."""
         if self.call is not None and self.call.receipt is not None:
-            message.response_metadata["headstay"] = dict(self.call.receipt)
+            own = message.response_metadata.get("headstay")
+            message.response_metadata["headstay"] = {**(own if isinstance(own, dict) else {}), **self.call.receipt}
 
     def __enter__(self) -> Self:
         return self

@@ -85,6 +85,7 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if late_tools != "auto":
             raise ConfigError(f'late_tools={late_tools!r}: only "auto" is available yet')
         settings = Settings(name or "", declare(template, volatile), ttl, on_break, verify, union=True)
+        settings.check_words()
         self.flow = Flow(settings, head_store=head_store, ledger=ledger)
         self._few_shot: Any = few_shot
         self._listed = listed
@@ -129,7 +130,11 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 f"{lost} of the system message's blocks came without text: AnthropicPromptCachingMiddleware loses the "
                 "text of a block that is a plain string; put it behind StableHeadMiddleware or take it out"
             )
-        model = self._instrumented(request.model)
+        try:
+            model = self._instrumented(request.model)
+        except ConfigError as problem:  # the model is met inside the user's call, which must not fail for us
+            self.flow.say(str(problem))
+            model = None
         if model is not None:
             changes["model"] = model
         if self._few_shot is not None:
@@ -155,7 +160,7 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         chat = model if isinstance(model, BaseChatModel) else _resolved(model)
         if chat is None:
             return None
-        made = instrument(chat, Binding(self.flow, self._tenant, self._tail), lenient=bool(self._models))
+        made = instrument(chat, Binding(self.flow, self._tenant, self._tail), lenient=True)
         if chat is model:  # what is resolved anew for each call is not worth keeping
             with self._lock:
                 self._models[id(model)] = (model, made)  # holding the model keeps its id its own

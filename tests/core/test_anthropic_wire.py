@@ -247,7 +247,9 @@ def test_what_only_looks_like_a_marker_is_content() -> None:
     schema = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
     tools = [{"name": "http", "input_schema": schema, "cache_control": EPHEMERAL}]
     flow = Flow(Settings(on_break="record"))
-    sent = prepared(flow, {"model": "claude-opus-5", "tools": tools, "messages": messages})
+    first = flow.prepare({"model": "claude-opus-5", "tools": tools, "messages": messages}, wire="anthropic-messages")
+    flow.complete(first, None)  # a lane learns of a tool when the provider has taken it
+    sent: Any = first.body
     assert sent["messages"][1]["content"][0]["input"] == {"cache_control": "no-store"}
     assert sent["messages"][2] is messages[2]
     assert sent["tools"] == [{"name": "http", "input_schema": schema}]

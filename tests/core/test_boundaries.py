@@ -275,3 +275,20 @@ def test_nothing_but_heads_and_hashes_is_kept(tmp_path: Path) -> None:
     for word in (b"Ada", b"2026-11-29", b"xyzzy", b"tenant-7", b"thread-7"):
         assert word not in kept
     assert json.loads(json.dumps(body)) == body
+
+
+def test_a_tool_that_the_provider_refused_is_not_learnt() -> None:
+    flow = Flow(Settings("desk", union=True, on_break="record"))
+    good = {"name": "good", "input_schema": {"type": "object"}}
+    bad = {"name": "bad", "input_schema": {"type": "objekt"}}
+    body: dict[str, Any] = {"model": "claude-opus-5", "messages": [{"role": "user", "content": "Hi"}]}
+    refused = flow.prepare({**body, "tools": [good, bad]}, wire="anthropic-messages", now=1.0)
+    flow.complete(refused, None, error=ValueError("400"))
+    again: Any = flow.prepare({**body, "tools": [good]}, wire="anthropic-messages", now=2.0).body
+    assert [tool["name"] for tool in again["tools"]] == ["good"]
+
+
+@pytest.mark.parametrize("given", [{"ledger": "calls.db"}, {"head_store": "heads.db"}])
+def test_a_path_where_a_store_belongs_is_one_clear_error(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="such as"):
+        Flow(Settings(), **given)

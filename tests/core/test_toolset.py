@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headstay.prompt import Tool
-from headstay.toolset import ToolState, freeze_tools
+from headstay.toolset import ToolState, freeze_tools, merge_tools
 
 
 def tool(name: str, *, client: bool = True, **more: Any) -> Tool:
@@ -79,3 +79,12 @@ def test_a_lane_whose_record_is_broken_says_so(form: str) -> None:
     """The caller turns it into a request that goes out unchanged."""
     with pytest.raises((ValueError, AttributeError)):
         freeze_tools([tool("a")], ToolState(("a",), {"a": form}))
+
+
+def test_what_two_calls_learnt_at_once_is_kept_of_both() -> None:
+    known = ToolState(("a",), {"a": "1"}, ("a",))
+    one = ToolState(("a", "b"), {"a": "1", "b": "2"}, ("a", "b"))
+    two = ToolState(("a", "c"), {"a": "1", "c": "3"}, ("a", "c"))
+    both = merge_tools(merge_tools(known, one), two)
+    assert both == ToolState(("a", "b", "c"), {"a": "1", "b": "2", "c": "3"}, ("a", "b", "c"))
+    assert merge_tools(both, both) is both

@@ -307,3 +307,9 @@ def test_every_template_form_of_langchain_is_read(claude_chat: Claude, server: E
     head, values = systems[0]
     assert "You help [[name]] (plan [[plan]]). Literal {braces} stay." in head["text"]
     assert "name: Ada Lovelace" in values["text"]
+
+
+def test_a_misspelt_setting_of_the_wrapper_is_an_error(server: Emulator) -> None:
+    inside = ChatAnthropic(model="claude-sonnet-4-6", api_key="none", base_url=server.base_url)
+    with pytest.raises(ValueError, match="ledgr"):
+        CacheAwareChatModel(model=inside, ledgr=Ledger())

@@ -21,7 +21,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from headstay import Ledger
 from headstay.emulator import Emulator
-from headstay.errors import ConfigError
 from langchain_headstay import CacheAwareChatModel, cache_aware
 
 CONFIG = {"configurable": {"thread_id": "one"}}
@@ -208,7 +207,7 @@ async def test_a_ttl_that_only_one_of_the_models_has(
 
 
 async def test_a_model_that_is_cache_aware_already(
-    make_model: Any, desk: Any, stable: Any, wires: Any, policy: str, ledger: Ledger
+    make_model: Any, desk: Any, stable: Any, wires: Any, policy: str, ledger: Ledger, caplog: Any
 ) -> None:
     """The copy is taken over by the agent's middleware; the wrapper says what to give instead."""
     own = Ledger()
@@ -218,8 +217,13 @@ async def test_a_model_that_is_cache_aware_already(
     assert len(list(ledger.rows())) == 1
     assert not list(own.rows())
     wrapped = CacheAwareChatModel(model=make_model("claude-sonnet-4-6"))
-    with pytest.raises(ConfigError, match="give the model inside it"):
-        create_agent(wrapped, desk.tools(), middleware=[stable()]).invoke({"messages": [("user", "Hello")]})
+    caplog.clear()
+    state = create_agent(wrapped, desk.tools(), middleware=[stable(on_break="warn")]).invoke(
+        {"messages": [("user", "Hello")]}
+    )
+    assert state["messages"][-1].text  # the user's call goes on, with the wrapper as it is
+    assert "give the model inside it" in caplog.text
+    assert [row.unverified is None for row in ledger.rows()] == [True, False]
 
 
 async def test_a_class_that_builds_no_request_of_these_wires(
