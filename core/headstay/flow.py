@@ -110,7 +110,11 @@ class Flow:
     def __init__(
         self, settings: Settings, *, head_store: HeadStore | None = None, ledger: Ledger | None = None
     ) -> None:
-        for name, given, kind in (("head_store", head_store, HeadStore), ("ledger", ledger, Ledger)):
+        stores: tuple[tuple[str, object, type], ...] = (
+            ("head_store", head_store, HeadStore),
+            ("ledger", ledger, Ledger),
+        )
+        for name, given, kind in stores:
             if given is not None and not isinstance(given, kind):
                 raise ConfigError(f"{name}={given!r}: give a {kind.__name__}, such as {kind.__name__}('file.db')")
         self.settings = settings
