@@ -110,13 +110,8 @@ class Flow:
     def __init__(
         self, settings: Settings, *, head_store: HeadStore | None = None, ledger: Ledger | None = None
     ) -> None:
-        stores: tuple[tuple[str, object, type], ...] = (
-            ("head_store", head_store, HeadStore),
-            ("ledger", ledger, Ledger),
-        )
-        for name, given, kind in stores:
-            if given is not None and not isinstance(given, kind):
-                raise ConfigError(f"{name}={given!r}: give a {kind.__name__}, such as {kind.__name__}('file.db')")
+        _demand("head_store", head_store, HeadStore)
+        _demand("ledger", ledger, Ledger)
         self.settings = settings
         self.head_store = head_store if head_store is not None else HeadStore()
         self.ledger = ledger if ledger is not None else Ledger()
@@ -428,6 +423,11 @@ class Flow:
             return
         self._said.add(known)
         _log.warning("%s%s", f"{self.settings.agent}: " if self.settings.agent else "", line)
+
+
+def _demand(name: str, given: object, kind: type) -> None:
+    if given is not None and not isinstance(given, kind):
+        raise ConfigError(f"{name}={given!r}: give a {kind.__name__}, such as {kind.__name__}('file.db')")
 
 
 def _again(settings: Settings, head_store: HeadStore, ledger: Ledger) -> Flow:
