@@ -52,7 +52,8 @@ def show(results: Sequence[Mapping[str, Any]], title: str, prices: str, *, conso
     _show_causes(results, out)
     out.print(
         f"Caches are modelled and tokens estimated; prices of {prices} (genai-prices). "
-        "share: read, of what a perfect layout (oracle) would read.",
+        "share: read, of what a perfect layout (oracle) would read; read k, write k: thousand tokens; x plain: cost; "
+        "heads: different heads sent; breaks: named, none where headstay is not in play.",
         style="dim",
         soft_wrap=True,
     )
@@ -61,7 +62,7 @@ def show(results: Sequence[Mapping[str, Any]], title: str, prices: str, *, conso
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left", min_width=76)
     table.add_column("variant", no_wrap=True)
-    for name in ("share", "read k", "written k", "USD", "of plain", "heads", "breaks"):
+    for name in ("share", "read k", "write k", "USD", "x plain", "heads", "breaks"):
         table.add_column(name, justify="right", no_wrap=True)
     base = next((row["cost_usd"] for row in rows if row["variant"] == "plain"), None)
     for row in rows:
@@ -81,7 +82,7 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _show_causes(results: Sequence[Mapping[str, Any]], out: Console) -> None:
     for variant, title in (
-        ("default", "default: what broke the head, and the line that mends it (put it into volatile=[...])"),
+        ("default", "default: what broke the head; put the Slot lines into volatile=[...], or give template="),
         ("declared", "declared: what the application or the provider broke on purpose"),
         ("headstay", "headstay: what broke the prefix"),
     ):
