@@ -6,22 +6,11 @@ blocks. It holds the application's own objects by reference and never changes th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Literal, NamedTuple
 
 Wire = Literal["anthropic-messages", "openai-chat", "openai-responses", "host-messages"]
 Role = Literal["system", "user", "assistant", "tool"]
 Kind = Literal["text", "blank", "image", "file", "tool_call", "tool_result", "thinking", "other"]
-
-
-class Stability(StrEnum):
-    """How long a part of a request stays the same; the order is the order on the wire."""
-
-    HEAD = "head"
-    SEMI_STATIC = "semi-static"
-    BODY = "body"
-    TAIL = "tail"
-    NOTE = "note"
 
 
 class Block(NamedTuple):
@@ -58,14 +47,6 @@ class Tool(NamedTuple):
     client: bool
     deferred: bool
     wire: Mapping[str, object]
-
-
-class Segment(NamedTuple):
-    """A stretch of a planned request, for reports: where it stands and how long it stays the same."""
-
-    stability: Stability
-    path: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
