@@ -115,6 +115,7 @@ class Flow:
         self.settings = settings
         self.head_store = head_store if head_store is not None else HeadStore()
         self.ledger = ledger if ledger is not None else Ledger()
+        self._per_call = per_call_lines(settings.declared)
         self._said: set[str] = set()
         self._lock = Lock()
         self._cold: dict[tuple[str, bytes], int] = {}
@@ -299,7 +300,7 @@ class Flow:
                 form,
                 stays,
                 notes=notes,
-                per_call=per_call_lines(self.settings.declared),
+                per_call=self._per_call,
             ),
         )
         head = store.head(lane.key, plan.head_hash)

@@ -17,6 +17,7 @@ from headstay.fingerprint import links, text_digest, trail
 from headstay.headstore import HeadStore
 from headstay.layout import Lane, binds
 from headstay.prompt import Block, Prompt
+from headstay.providers.anthropic import content_of
 from headstay.providers.rules import CacheRules
 from headstay.receipt import Receipt, checks, issue, note_name, read
 from headstay.values import CALL_TITLE, Value, render
@@ -155,11 +156,11 @@ def _with_notes(prompt: Prompt, notes: Mapping[int, str]) -> Prompt:
             continue
         note = _read(notes[number])
         if note["user"]:
-            content = _parts(message)
+            content = content_of(message)
             blocks.append(Block("user", "text", place[number], len(content), *text_digest("user", note["user"])))
             messages[-1] = {**message, "content": [*content, {"type": "text", "text": note["user"]}]}
         if note["operator"] and message.get("role") == "system":  # a second one in a row would be refused
-            content = _parts(message)
+            content = content_of(message)
             hashed = text_digest("system", note["operator"])
             blocks.append(Block("system", "text", place[number], len(content), *hashed))
             messages[-1] = {**message, "content": [*content, {"type": "text", "text": note["operator"]}]}
@@ -171,10 +172,3 @@ def _with_notes(prompt: Prompt, notes: Mapping[int, str]) -> Prompt:
         for marker in prompt.markers
     )
     return replace(prompt, messages=messages, blocks=tuple(blocks), markers=markers)
-
-
-def _parts(message: Mapping[str, object]) -> list[Mapping[str, object]]:
-    content = message.get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return list(cast("Sequence[Mapping[str, object]]", content or ()))

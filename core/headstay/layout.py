@@ -6,6 +6,7 @@ give the same plan in any process.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple, cast
 
 from headstay.canonical import digest, size_of
@@ -22,7 +23,7 @@ BYTES_PER_TOKEN = 4.3
 Tier = Literal["tools", "system", "messages"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lane:
     """What shares one provider cache.
 
@@ -42,16 +43,21 @@ class Lane:
     parameters: bytes
     agent: str
 
-    @property
+    @cached_property
     def key(self) -> str:
         """A short name for the lane, in hex."""
         parts = (self.provider, self.endpoint, self.model, self.parameters, self.agent)
         return digest("lane", self.scope, *parts).hex()
 
-    @property
+    @cached_property
     def scope(self) -> str:
         """What may share a head store entry at all: one tenant and one agent."""
-        return digest("scope", repr(self.tenant), self.agent).hex()
+        return scope_of(self.tenant, self.agent)
+
+
+def scope_of(tenant: str | None, agent: str) -> str:
+    """Name what may share a head store entry at all: one tenant and one agent."""
+    return digest("scope", repr(tenant), agent).hex()
 
 
 class PlannedMarker(NamedTuple):

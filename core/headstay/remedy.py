@@ -76,7 +76,7 @@ def _joined(found: Sequence[Variation], before: str, after: str) -> list[Variati
         last = joined[-1] if joined else None
         gap = after[last.end : item.start] if last else ""
         same_gap = last is not None and before[last.before_end : item.before_start] == gap
-        if last is not None and same_gap and "\n" not in gap and not _WORD.search(gap):
+        if last is not None and same_gap and _fillable(gap):
             joined[-1] = Variation(last.before_start, item.before_end, last.start, item.end)
         else:
             joined.append(item)

@@ -220,15 +220,15 @@ def _prepare(
     config = caller_config(ticket.run_manager if ticket else None)
     named = body if body.get("model") else {**body, "model": model_name(model)}
     endpoint = next((str(url) for name in _ENDPOINTS if (url := getattr(model, name, None))), "")
-    head = _head_of(named, wire)
     agent = acting_for(binding.flow)
+    head = None if agent is None else _head_of(named, wire)
     asked = config if agent is None else agent.runtime
     try:
         tenant, tail = tenant_of(binding, asked), tail_of(binding, asked)
     except Exception as problem:  # noqa: BLE001 - the application's callable; its request goes out unchanged
         call = binding.flow.passed(named, wire, f"tenant= or tail= raised {type(problem).__name__}: {problem}")
     else:
-        if agent is not None and not agent.is_own(head):
+        if agent is not None and head is not None and not agent.is_own(head):
             agent = None
             why = "a middleware further inside put a question of its own to the agent's model"
             call = binding.flow.passed(named, wire, why, tenant=tenant)

@@ -13,10 +13,10 @@ from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from headstay.canonical import digest
 from headstay.errors import ConfigError
 from headstay.flow import Flow, OnBreak, Settings, Verify
 from headstay.headstore import HeadStore
+from headstay.layout import scope_of
 from headstay.ledger import Ledger
 from headstay.slots import Slot
 from langchain_headstay.acting import Acting, Runtime, acting
@@ -172,7 +172,7 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if self._listed is not None:  # declared as they are: nothing to ask, nothing to remember
             return self._listed
         tenant = self._tenant(runtime) if callable(self._tenant) else self._tenant
-        scope = digest("scope", repr(tenant), self.flow.settings.agent).hex()
+        scope = scope_of(tenant, self.flow.settings.agent)
         store = self.flow.head_store
         with self._asking:  # two first calls at once ask once
             pinned = store.pinned(scope, "few_shot")

@@ -192,7 +192,7 @@ def _render_messages(prompt: Prompt, plan: Plan) -> list[Mapping[str, object]]:
         messages[number] = cast("Mapping[str, object]", without_markers(messages[number]))
     for marker in plan.markers:
         if marker.tier == "messages":
-            content = _content(messages[marker.message])
+            content = content_of(messages[marker.message])
             content[marker.part] = _marked(content[marker.part], marker)
             messages[marker.message] = {**messages[marker.message], "content": content}
     if plan.note.user and plan.note.message < 0:
@@ -207,10 +207,11 @@ def _render_messages(prompt: Prompt, plan: Plan) -> list[Mapping[str, object]]:
 
 
 def _extended(message: Mapping[str, object], text: str) -> Mapping[str, object]:
-    return {**message, "content": [*_content(message), {"type": "text", "text": text}]}
+    return {**message, "content": [*content_of(message), {"type": "text", "text": text}]}
 
 
-def _content(message: Mapping[str, object]) -> list[Mapping[str, object]]:
+def content_of(message: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Return a message's content as a list of blocks; plain text is one text block."""
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
