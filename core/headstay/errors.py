@@ -6,6 +6,8 @@ HeadstayError
 ├── WireError        a request body is not of the wire format it was said to be
 ├── HeadStoreError   the head store cannot be opened, read or written
 ├── LedgerError      the ledger cannot be opened, read or written
+├── SemanticStoreError  a semantic cache's store cannot be opened, read or written
+├── EmbedderError    an embedder failed, or what it returned is no set of vectors
 └── PrefixBreak      only with on_break="raise": the head or the history changed
 ```
 
@@ -32,6 +34,14 @@ class HeadStoreError(HeadstayError):
 
 class LedgerError(HeadstayError):
     """The ledger cannot be opened, read or written."""
+
+
+class SemanticStoreError(HeadstayError):
+    """A semantic cache's store cannot be opened, read or written."""
+
+
+class EmbedderError(HeadstayError):
+    """An embedder failed, or what it returned is no set of vectors."""
 
 
 class PrefixBreak(HeadstayError):  # noqa: N818 - the field's word for the event, as in StopIteration
