@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from headstay._version import __version__
 
 if TYPE_CHECKING:
-    from headstay import emulator
+    from headstay import emulator, semantic
     from headstay.flow import Flow, Settings
     from headstay.headstore import HeadStore
     from headstay.layout import Plan
@@ -39,13 +39,14 @@ __all__ = [
     "Template",
     "__version__",
     "emulator",
+    "semantic",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: `import headstay` itself stays cheap."""
-    if name == "emulator":
-        return import_module("headstay.emulator")
+    if name in {"emulator", "semantic"}:
+        return import_module(f"headstay.{name}")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'headstay' has no attribute {name!r}")

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from enum import StrEnum
 from importlib import import_module
 from typing import Annotated, Any, cast
 
 import typer
 
-from headstay import __version__
+from headstay import __version__, cli_cache, cli_calibrate
+from headstay.cli_format import Format, FormatOption, load
 from headstay.errors import HeadstayError
 
 app = typer.Typer(
@@ -18,27 +18,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-class Format(StrEnum):
-    """How results are written."""
-
-    TEXT = "text"
-    JSON = "json"
+app.add_typer(cli_cache.app, name="cache")
+app.command("calibrate")(cli_calibrate.calibrate_command)
 
 
 _DETAILS = ("requests", "read_shares")  # for examiners, not part of the contract
-
-FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for programs")]
-
-
-def _load(module: str, extra: str) -> Any:
-    """Import a module by name, or end with a line that says which extra is missing."""
-    try:
-        return import_module(module)
-    except ImportError as problem:
-        typer.echo(f'headstay: {problem.name or module} is missing: pip install "headstay[{extra}]"', err=True)
-        raise typer.Exit(2) from problem
 
 
 def _version(asked: bool) -> None:
@@ -67,8 +51,8 @@ def demo(
     No key, no network, no GPU. With --format json only the results are printed. With --agent it is a LangGraph agent
     whose tools, prompt and history change in every way that breaks a prefix.
     """
-    module = _load("langgraph_headstay.demo_agent" if agent else "langchain_headstay.demo", "demo")
-    _load("uvicorn", "demo")
+    module = load("langgraph_headstay.demo_agent" if agent else "langchain_headstay.demo", "demo")
+    load("uvicorn", "demo")
     table = cast("Any", import_module("headstay.demo_table"))
     with table.progress(module.CALLS) as advance:
         results = module.run_demo(module.DEMO, progress=advance, **module.OPTIONS)
@@ -82,8 +66,8 @@ def demo(
 @app.command()
 def emulate(port: Annotated[int, typer.Option(help="port on 127.0.0.1; 0 picks a free one")] = 0) -> None:
     """Serve the Anthropic and OpenAI emulator on the loopback until interrupted."""
-    server = _load("headstay.emulator.server", "emulator")
-    _load("uvicorn", "emulator")
+    server = load("headstay.emulator.server", "emulator")
+    load("uvicorn", "emulator")
     try:
         server.run(port, announce=typer.echo)
     except (RuntimeError, OSError, HeadstayError) as problem:

@@ -8,6 +8,7 @@ placeholder, and is sent behind it: for the conversation in the semi-static bloc
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Literal, NamedTuple, cast
 
 from headstay.errors import ConfigError
@@ -71,6 +72,8 @@ class Slot:
         every: "call" when the value may change with each call, "conversation" when it holds for a conversation.
         harmless: Whether a per-call value may stand in user text where a model takes no system message in place.
             None: clocks and ids are, anything else is not.
+        affects_answer: Whether another value can make another answer. With False the value does not count for the
+            semantic cache; say so of a clock that no answer depends on.
 
     Raises:
         ConfigError: The pattern does not compile, or `every` is neither word.
@@ -83,8 +86,11 @@ class Slot:
     match: Match
     every: Every = "call"
     harmless: bool | None = None
+    affects_answer: bool = True
 
-    def __init__(self, match: Match, *, every: Every = "call", harmless: bool | None = None) -> None:
+    def __init__(
+        self, match: Match, *, every: Every = "call", harmless: bool | None = None, affects_answer: bool = True
+    ) -> None:
         if every not in ("call", "conversation"):
             raise ConfigError(f'Slot(every={every!r}): say "call" or "conversation"')
         if isinstance(match, str) and not _is_reference(match) and not match.startswith("#"):
@@ -97,12 +103,17 @@ class Slot:
         object.__setattr__(self, "match", match)
         object.__setattr__(self, "every", every)
         object.__setattr__(self, "harmless", harmless)
+        object.__setattr__(self, "affects_answer", affects_answer)
 
     def __repr__(self) -> str:
         """Show the line that makes this slot."""
-        shown = self.match.pattern if isinstance(self.match, re.Pattern) else self.match
+        if isinstance(self.match, (str, re.Pattern)):
+            shown = repr(self.match if isinstance(self.match, str) else self.match.pattern)
+        else:  # by name: an address would be another one in each process
+            shown = str(getattr(self.match, "__qualname__", type(self.match).__qualname__))
         extra = "" if self.harmless is None else f", harmless={self.harmless}"
-        return f"Slot({shown!r}, every={self.every!r}{extra})"
+        extra += "" if self.affects_answer else ", affects_answer=False"
+        return f"Slot({shown}, every={self.every!r}{extra})"
 
     @property
     def variable(self) -> str | None:
@@ -124,6 +135,9 @@ class Slot:
 
         Returns:
             The spans in order. An empty one is a value too, where something was found around it.
+
+        Raises:
+            ConfigError: The callable raised, or gave no pairs of offsets; the message names the slot.
         """
         if self.variable is not None:
             return []
@@ -132,12 +146,18 @@ class Slot:
         elif isinstance(self.match, re.Pattern):
             found = _pattern_spans(self.match, text)
         else:
-            found = [(start, end, "value") for start, end in self.match(text)]
+            found = self._called(self.match, text)
         return [
             Span(start, end, name, self.every, self.harmless)
             for start, end, name in found
             if 0 <= start <= end <= len(text)
         ]
+
+    def _called(self, match: Callable[[str], Iterable[tuple[int, int]]], text: str) -> list[tuple[int, int, str]]:
+        try:
+            return [(index(start), index(end), "value") for start, end in match(text)]
+        except Exception as problem:  # what it says may quote the text, so it stays with the cause
+            raise ConfigError(f"{self!r} raised {type(problem).__name__}; it must give (start, end) pairs") from problem
 
 
 def _is_reference(match: str) -> bool:

@@ -7,10 +7,12 @@ for another: a value with line breaks stands between tags that it does not conta
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from headstay.errors import ConfigError
 from headstay.slots import Every, Slot, Span, Template, classify, merge, strict_spans
 
 CONVERSATION_TITLE = "Values for this conversation:"
 CALL_TITLE = "Now:"
+EXAMPLES_TITLE = "Examples for this conversation:"
 _EVERYTHING = 0.9
 
 
@@ -44,12 +46,30 @@ class Declared:
         slots: Declared slots.
         strict: Whether full timestamps and UUIDs are slots without being declared.
         constant: System blocks in which nothing is a slot.
+        examples: Whether a system block that begins with `EXAMPLES_TITLE` holds the examples of a conversation: what
+            stands under the title is one per-conversation value.
     """
 
     templates: tuple[Template, ...] = ()
     slots: tuple[Slot, ...] = ()
     strict: bool = True
     constant: frozenset[str] = frozenset()
+    examples: bool = False
+
+    def check(self) -> None:
+        """Refuse slots that name a variable which no template has.
+
+        Raises:
+            ConfigError: The message lists the variables there are.
+        """
+        known = dict.fromkeys(name for template in self.templates for name in template.variables)
+        for slot in self.slots:
+            if slot.variable is None or slot.variable in known:
+                continue
+            if not self.templates:
+                raise ConfigError(f"{slot!r} names a variable, and there is no template=; give the template too")
+            valid = ", ".join(f'"{{{name}}}"' for name in known) or "none"
+            raise ConfigError(f"{slot!r} names no variable of template=; its variables: {valid}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +117,8 @@ def extract(system: Sequence[str], declared: Declared) -> Extraction:
             spans += strict_spans(text)
         if text in declared.constant:
             spans = []
+        elif declared.examples and text.startswith(EXAMPLES_TITLE):
+            spans = [Span(min(len(EXAMPLES_TITLE) + 1, len(text)), len(text), "examples", "conversation")]
         head, cut = _cut(text, number, merge(spans), identity, used)
         heads.append(head)
         values += cut
@@ -108,6 +130,28 @@ def extract(system: Sequence[str], declared: Declared) -> Extraction:
         elif system and not any(found) and slot.variable not in variables:
             notices.append(f"{slot!r} matches nothing in the system text; correct it or take it out")
     return Extraction(tuple(heads), tuple(values), tuple(notices))
+
+
+def without_idle(system: Sequence[str], declared: Declared) -> tuple[str, ...]:
+    """Replace the values that no answer depends on by their placeholders; see `Slot(affects_answer=False)`.
+
+    Args:
+        system: The system blocks.
+        declared: Templates and slots.
+    """
+    idle = tuple(slot for slot in declared.slots if not slot.affects_answer)
+    if not idle:
+        return tuple(system)
+    variables = {slot.variable for slot in idle}
+    found: list[str] = []
+    for text in system:
+        spans, _ = _template_spans(text, declared)
+        named = [span for span in spans if span.name in variables]
+        named += [span for slot in idle for span in slot.spans(text)]
+        for span in reversed(merge(named)):
+            text = text[: span.start] + placeholder(span.name) + text[span.end :]  # noqa: PLW2901 - from the end on
+        found.append(text)
+    return tuple(found)
 
 
 def _template_spans(text: str, declared: Declared) -> tuple[list[Span], int | None]:

@@ -4,15 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from langchain_headstay.cached_chain import cached
     from langchain_headstay.instrument import cache_aware
     from langchain_headstay.model import CacheAwareChatModel
+    from langchain_headstay.semantic_cache import SemanticCache
 
 _HOME = {
     "CacheAwareChatModel": "langchain_headstay.model",
+    "SemanticCache": "langchain_headstay.semantic_cache",
     "cache_aware": "langchain_headstay.instrument",
+    "cached": "langchain_headstay.cached_chain",
 }
 
-__all__ = ["CacheAwareChatModel", "cache_aware"]
+__all__ = ["CacheAwareChatModel", "SemanticCache", "cache_aware", "cached"]
 
 
 def __getattr__(name: str) -> object:

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -13,18 +15,26 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import (
     Runnable,
     RunnableBinding,
+    RunnableConfig,
     RunnableParallel,
     RunnableSequence,
     RunnableWithFallbacks,
 )
 from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation
 
+from headstay.errors import ConfigError
 from headstay.flow import OnBreak, Verify
 from headstay.headstore import HeadStore
 from headstay.ledger import Ledger
+from headstay.semantic.lookup import Lookup
+from headstay.semantic.reasons import Reason
 from headstay.slots import Slot
-from langchain_headstay.identity import Tail, Tenant
-from langchain_headstay.instrument import KeepsCaller, cache_aware, check_model
+from langchain_headstay import answering
+from langchain_headstay.asked import from_messages, without_idle_values
+from langchain_headstay.chain_identity import model_content
+from langchain_headstay.identity import Tail, Tenant, caller_config
+from langchain_headstay.instrument import Instrumented, KeepsCaller, cache_aware, check_model
+from langchain_headstay.semantic_cache import SemanticCache, read_names
 from langchain_headstay.templates import TemplateLike
 
 _ADOPTED = ("cache", "callbacks", "custom_get_token_ids", "disable_streaming", "metadata", "output_version")
@@ -40,6 +50,9 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         template: The prompt template that the system text is made from; its variables are the slots.
         volatile: "strict", a list of `Slot`s, or None; see `cache_aware`.
         tail: Per-call text for the end of the human turn.
+        semantic_cache: A `SemanticCache`: repeated and reworded questions are answered from it, streams too.
+        tail_affects_answer: Whether another `tail` can make another answer. With False it does not count for the
+            semantic cache; say so of a clock.
         tenant: Nothing is shared between tenants.
         ttl: Time to live by the provider's name for it, or None for its default.
         on_break: "warn", "raise" or "record".
@@ -63,6 +76,8 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
     )
     volatile: SkipValidation[str | Slot | Sequence[Slot] | None] = Field(default="strict", exclude=True, repr=False)
     tail: SkipValidation[Tail] = Field(default=None, exclude=True, repr=False)
+    semantic_cache: SkipValidation[SemanticCache | None] = Field(default=None, exclude=True, repr=False)
+    tail_affects_answer: bool = Field(default=True, exclude=True, repr=False)
     tenant: SkipValidation[Tenant] = Field(default=None, exclude=True, repr=False)
     ttl: str | None = None
     on_break: SkipValidation[OnBreak] = "warn"
@@ -71,6 +86,7 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
     ledger: SkipValidation[Ledger | None] = Field(default=None, exclude=True, repr=False)
 
     _inner: BaseChatModel = PrivateAttr()
+    _content: str = PrivateAttr(default="")
 
     def __init__(self, model: BaseChatModel | None = None, **settings: Any) -> None:
         """Take the model by position or by name."""
@@ -80,6 +96,9 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
             for name in (*_ADOPTED, *_ADOPTED_TOO):
                 settings.setdefault(name, getattr(model, name, None))
         super().__init__(**settings)
+        if self.semantic_cache is not None and not isinstance(cast("object", self.semantic_cache), SemanticCache):
+            given = type(self.semantic_cache).__name__
+            raise ConfigError(f"semantic_cache={given}: give a SemanticCache, such as SemanticCache('answers.db')")
         # Made here where none is given, so that every copy of this model shares them.
         self.head_store = HeadStore() if self.head_store is None else self.head_store
         self.ledger = Ledger() if self.ledger is None else self.ledger
@@ -112,6 +131,7 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         return self.model.lc_secrets
 
     def _instrumented(self) -> BaseChatModel:
+        self._content = "" if self.semantic_cache is None else model_content(self.model)
         return cache_aware(
             self.model,
             name=self.name,
@@ -209,7 +229,10 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._inner._generate(messages, stop, run_manager, **kwargs)
+        fetch = partial(self._inner._generate, messages, stop, run_manager, **kwargs)
+        if self.semantic_cache is None:
+            return fetch()
+        return answering.generate(self.semantic_cache, self._asking(messages, stop, run_manager, kwargs), fetch)
 
     async def _agenerate(
         self,
@@ -218,7 +241,10 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return await self._inner._agenerate(messages, stop, run_manager, **kwargs)
+        fetch = partial(self._inner._agenerate, messages, stop, run_manager, **kwargs)
+        if self.semantic_cache is None:
+            return await fetch()
+        return await answering.agenerate(self.semantic_cache, self._asking(messages, stop, run_manager, kwargs), fetch)
 
     def _stream(
         self,
@@ -227,10 +253,10 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        if type(self._inner)._stream is BaseChatModel._stream:
-            yield _as_chunk(self._inner._generate(messages, stop, run_manager, **kwargs))
-        else:
-            yield from self._inner._stream(messages, stop, run_manager, **kwargs)
+        fetch = partial(self._fetch_stream, messages, stop, run_manager, **kwargs)
+        if self.semantic_cache is None:
+            return fetch()
+        return answering.stream(self.semantic_cache, self._asking(messages, stop, run_manager, kwargs), fetch)
 
     async def _astream(
         self,
@@ -239,6 +265,26 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
+        fetch = partial(self._afetch_stream, messages, stop, run_manager, **kwargs)
+        chunks = fetch()
+        if self.semantic_cache is not None:
+            asking = self._asking(messages, stop, run_manager, kwargs)
+            chunks = answering.astream(self.semantic_cache, asking, fetch)
+        async with aclosing(chunks) as relayed:
+            async for chunk in relayed:
+                yield chunk
+
+    def _fetch_stream(
+        self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        if type(self._inner)._stream is BaseChatModel._stream:
+            yield _as_chunk(self._inner._generate(messages, stop, run_manager, **kwargs))
+        else:
+            yield from self._inner._stream(messages, stop, run_manager, **kwargs)
+
+    async def _afetch_stream(
+        self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, **kwargs: Any
+    ) -> AsyncGenerator[ChatGenerationChunk]:
         kind = type(self._inner)
         if kind._stream is BaseChatModel._stream and kind._astream is BaseChatModel._astream:
             yield _as_chunk(await self._inner._agenerate(messages, stop, run_manager, **kwargs))
@@ -247,6 +293,28 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         async with aclosing(cast("AsyncGenerator[ChatGenerationChunk]", chunks)) as relayed:
             async for chunk in relayed:
                 yield chunk
+
+    def _asking(
+        self, messages: list[BaseMessage], stop: list[str] | None, run_manager: Any, given: Mapping[str, Any]
+    ) -> answering.Ask:
+        """Return what looks a request up: as the application made it, before anything is arranged."""
+        config = caller_config(run_manager)
+        return partial(self._ask, messages, {**given, "stop": stop}, config)
+
+    def _ask(self, messages: list[BaseMessage], given: Mapping[str, Any], config: RunnableConfig) -> Lookup:
+        cache = cast("SemanticCache", self.semantic_cache)
+        asked = from_messages(messages, self._inner._get_llm_string(), {**given, "model content": self._content})
+        asked = without_idle_values(asked, cast("Instrumented", self._inner).headstay_binding.flow.settings.declared)
+        names, refused = read_names({"tenant": self.tenant, "tail": self.tail}, config)
+        if refused is None and callable(self.tenant) and names["tenant"] is None:
+            refused = Reason.NO_TENANT
+        if refused is not None:
+            return cache.engine.look_up(asked, refused=refused, count=False)
+        tail = names["tail"]
+        exact = {"tail": tail} if tail and self.tail_affects_answer else dict[str, str]()
+        asked = replace(asked, tenant=names["tenant"], exact_fields=exact)
+        make = partial(answering.reply_of, schema=given.get("response_format"))
+        return cache.ask(asked, config, make=make, count=False)
 
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:

@@ -216,3 +216,11 @@ def test_nothing_is_lost_and_nothing_added(texts: list[str], text: str) -> None:
 @given(st.text(max_size=40))
 def test_normal_text_is_stable(text: str) -> None:
     assert normal_text(normal_text(text)) == normal_text(text)
+
+
+@pytest.mark.parametrize("quoted", ['Answer this: "{}"', "Question:\n\u201c{}\u201d\nAnswer briefly:"])
+def test_a_template_that_quotes_the_question_leaves_the_bare_question(quoted: str) -> None:
+    templates = shown([quoted.format(question) for question in QUESTIONS[:3]])
+    query = read_query(ask(quoted.format(QUESTIONS[4])), templates)
+    assert (query.text, query.how, query.reason) == (QUESTIONS[4], "template", None)
+    assert query.before + query.text + query.after == quoted.format(QUESTIONS[4])

@@ -98,14 +98,20 @@ def eligibility(
             say what it can read.
         several_tenants: Whether the cache serves several tenants, so that each request has to name its own.
     """
-    refused = _never(request, several_tenants)
+    refused = never(request, several_tenants=several_tenants)
     if refused:
         return Eligibility("none", refused)
     limit = query.reason or _only_exact(query.text, tokens, window, english)
     return Eligibility("exact", limit) if limit else Eligibility("semantic")
 
 
-def _never(request: AskedRequest, several_tenants: bool) -> Reason | None:
+def never(request: AskedRequest, *, several_tenants: bool = False) -> Reason | None:
+    """Say why a request must not be answered from the cache at all, or None.
+
+    Args:
+        request: The request.
+        several_tenants: Whether each request has to name its tenant.
+    """
     if several_tenants and request.tenant is None:
         return Reason.NO_TENANT
     if request.asking is None:

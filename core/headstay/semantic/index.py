@@ -109,13 +109,14 @@ class ScopeIndex:
         """
         expired = self._expire(now)
         query = np.frombuffer(vector, "<f4")
+        # not `@`: that wakes the threads of the linear algebra library, which spin for longer than this takes
         alive = (self._start[: self._count] <= now) & (self._end[: self._count] > now)
         if self._sketch is None:
             places = np.flatnonzero(alive)
-            scores = (self._vectors[: self._count] @ query)[places]
+            scores = np.vecdot(self._vectors[: self._count], query)[places]
         else:
             places = self._shortlist(self._sketch, query, alive, max(SHORTLIST, 4 * k))
-            scores = self._vectors[places] @ query
+            scores = np.vecdot(self._vectors[places], query)
         if len(places) > k:
             best = np.argpartition(-scores, k - 1)[:k]
             places, scores = places[best], scores[best]

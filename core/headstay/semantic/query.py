@@ -24,6 +24,7 @@ from headstay.semantic.request import AskedRequest
 MOST_WORDS = 80
 """A longer text is more than a question. The longest questions of support data sets have 79 words."""
 
+_QUOTES = frozenset({'""', "''", "\u201c\u201d", "\u2018\u2019", "\u00ab\u00bb", "``"})
 _SHOWN_BY = 3
 _SHARE = 0.1
 _SENTENCE_SHARE = 0.5
@@ -160,6 +161,8 @@ def _without_template(text: str, templates: Templates) -> Query:
         for start in (*starts[::-1], 0):
             inner = text[start:end].strip()
             if start < end and any(sign.isalnum() for sign in inner):
+                if inner != text and inner[0] + inner[-1] in _QUOTES and any(map(str.isalnum, inner[1:-1])):
+                    inner = inner[1:-1].strip()  # the template quotes the question
                 begin = text.index(inner, start)
                 how: Literal["whole", "template"] = "whole" if inner == text else "template"
                 return Query(inner, how, text[:begin], text[begin + len(inner) :])
