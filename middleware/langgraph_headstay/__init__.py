@@ -4,11 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from langgraph_headstay.answer_cache import AnswerCacheMiddleware
     from langgraph_headstay.stable_head import StableHeadMiddleware
 
-_HOME = {"StableHeadMiddleware": "langgraph_headstay.stable_head"}
+_HOME = {
+    "AnswerCacheMiddleware": "langgraph_headstay.answer_cache",
+    "StableHeadMiddleware": "langgraph_headstay.stable_head",
+}
 
-__all__ = ["StableHeadMiddleware"]
+__all__ = ["AnswerCacheMiddleware", "StableHeadMiddleware"]
 
 
 def __getattr__(name: str) -> object:
