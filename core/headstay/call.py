@@ -3,9 +3,11 @@
 import time
 from dataclasses import dataclass, field
 
+from headstay.added import Addition
 from headstay.causes import Break
 from headstay.divergence import HeadForm
 from headstay.headstore import CallRecord
+from headstay.late import Settled
 from headstay.layout import Lane, Plan
 from headstay.prompt import Wire
 from headstay.providers.rules import CacheRules
@@ -21,6 +23,8 @@ class Call:
         started: When it was prepared, in seconds since the epoch.
         breaks: Why it cannot read everything it might.
         unverified: Why nothing can be said about it, or None.
+        late: Where its tools stand, or None where they all stand in the list.
+        fresh: What it adds to its conversation in place.
         receipt: What the reply carries under "headstay", or None.
     """
 
@@ -32,6 +36,8 @@ class Call:
     rules: CacheRules | None = None
     lane: Lane | None = None
     plan: Plan | None = None
+    late: Settled | None = None
+    fresh: tuple[Addition, ...] = ()
     form: HeadForm | None = None
     record: CallRecord | None = None
     breaks: tuple[Break, ...] = ()

@@ -8,13 +8,14 @@ accusation is worse than a missed one.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
+from headstay.added import entries, joined, read
 from headstay.canonical import digest, wire_text
 from headstay.causes import Break, Cause, value_cause
 from headstay.divergence import HeadForm, compare_heads, compare_histories, nearest
-from headstay.fingerprint import links, parameter, shared_blocks, split_trail
+from headstay.fingerprint import links, parameter, shared_blocks, split_trail, trail
 from headstay.headstore import CallRecord, HeadStore
 from headstay.kept import Kept
 from headstay.layout import Lane, Plan, seams
@@ -43,6 +44,25 @@ class Match:
     exact: bool
     link: bytes
     age: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The calls that a request may continue, by its body alone.
+
+    Attributes:
+        thread: The host's thread id, hashed, or empty.
+        trail: Joined digests of the body's blocks.
+        ends: Where earlier calls can have ended: numbers of blocks, in rising order, the last of them this call's.
+        links: Hashes of the body up to there.
+        known: Link to the calls that ended there, newest first.
+    """
+
+    thread: str
+    trail: bytes
+    ends: tuple[int, ...]
+    links: tuple[bytes, ...]
+    known: Mapping[bytes, Sequence[CallRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,47 +129,107 @@ def held(prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[str, str]:
     return values
 
 
-def match(store: HeadStore, lane: Lane, thread: str, plan: Plan, blocks: Sequence[Block]) -> Match:
-    """Find the call that a request continues.
+def seek(store: HeadStore, lane: Lane, thread: str, blocks: Sequence[Block]) -> Seen:
+    """Look up the calls that a request may continue.
 
     Args:
         store: Where earlier calls are kept.
         lane: The request's lane.
         thread: The host's thread id, hashed, or empty.
+        blocks: Its body, as the application made it.
+    """
+    ends = [index + 1 for index, block in enumerate(blocks) if block.role != "assistant" and _last_said(blocks, index)]
+    ends = ends[-_SEAMS:] or [len(blocks)]
+    said = trail(blocks)
+    hashes = links(said, ends)
+    known: dict[bytes, list[CallRecord]] = {}
+    for record in store.calls(lane.scope, thread, hashes):
+        known.setdefault(record.link, []).append(record)
+    return Seen(thread, said, tuple(ends), hashes, known)
+
+
+def continued(store: HeadStore, lane: Lane, seen: Seen) -> tuple[list[CallRecord], bool]:
+    """Find the call whose head a request keeps, before its own is known.
+
+    Args:
+        store: Where earlier calls are kept.
+        lane: The request's lane; only a call of the same lane counts.
+        seen: The calls that the request may continue.
+
+    Returns:
+        The calls that it may be, newest first, and whether one of them may be another conversation's that was given
+        something else: without a thread id two conversations may have said the same.
+    """
+    found: list[CallRecord] = []
+    # without a thread id the same request may be another conversation's, which begins alike
+    for link in reversed(seen.links if seen.thread else seen.links[:-1]):
+        found = [record for record in seen.known.get(link, ()) if record.lane == lane.key]
+        if found:
+            break
+    if seen.thread and (not found or found[0].link not in seen.links[-2:]):
+        latest = store.latest(lane.scope, seen.thread)
+        if latest is not None and latest.lane == lane.key:
+            moved = _rewritten(latest.trail, seen.trail) or (not found and _related(latest.trail, seen.trail))
+            found = [latest] if moved else found
+    others = {(record.head, record.added) for record in found}
+    return found, not seen.thread and len(others) > 1
+
+
+def match(
+    store: HeadStore,
+    lane: Lane,
+    seen: Seen,
+    plan: Plan,
+    blocks: Sequence[Block],
+    *,
+    prefer: CallRecord | None = None,
+) -> Match:
+    """Find the call that a request continues.
+
+    Args:
+        store: Where earlier calls are kept.
+        lane: The request's lane.
+        seen: The calls that it may continue.
         plan: The request's plan.
         blocks: Its body.
+        prefer: The one to take where several are alike.
 
     Returns:
         The match; without one, its record is None.
     """
-    ends = [index + 1 for index, block in enumerate(blocks) if block.role != "assistant" and _last_said(blocks, index)]
-    ends = ends[-_SEAMS:] or [len(blocks)]
-    hashes = links(plan.trail, ends)
-    link = hashes[-1]
-    semi = digest(plan.semi_static)
-    known: dict[bytes, list[CallRecord]] = {}
-    for record in store.calls(lane.scope, thread, hashes):
-        known.setdefault(record.link, []).append(record)
-    same = (lane.key, plan.head_hash, semi)
-    exact = ((age, record) for age, found in enumerate(reversed(hashes)) for record in known.get(found, ()))
-    ours = next(((age, record) for age, record in exact if (record.lane, record.head, record.semi) == same), None)
+    thread, known, link = seen.thread, seen.known, seen.links[-1]
+    same = (lane.key, plan.head_hash, digest(plan.semi_static))
+    alike = [
+        (age, record)
+        for age, found in enumerate(reversed(seen.links))
+        for record in sorted(known.get(found, ()), key=lambda record: record is not prefer)
+        if (record.lane, record.head, record.semi) == same
+    ]
+    kept = next(((age, record) for age, record in alike if _keeps_words(record, plan)), None)
+    # of a call before whose added instructions are gone, this is no continuation, whatever an earlier one left
+    ours = None if kept is not None and alike[0][0] <= 1 < kept[0] else kept
     answered = seams(blocks)[1] >= 0
     latest = None
     if thread and answered and (ours is None or ours[0] > 1):  # 0 is this very request again, 1 the call before
         latest = store.latest(lane.scope, thread)
-    if latest is not None and _rewritten(latest.trail, plan.trail):
+    if latest is not None and _rewritten(latest.trail, seen.trail):
         return Match(latest, exact=False, link=link)
     if ours is not None:
         return Match(ours[1], exact=True, link=link, age=ours[0])
-    for end, found in reversed(list(zip(ends, hashes, strict=True))):
+    for end, found in reversed(list(zip(seen.ends, seen.links, strict=True))):
         records = known.get(found, [])
         # Without a thread id an opening that others may share is no evidence; an answer inside the match is.
         told = bool(thread) or any(block.role == "assistant" for block in blocks[:end])
         if answered and told and records and (thread or len({record.conversation for record in records}) == 1):
             return Match(records[0], exact=False, link=link)
-    if latest is not None and _related(latest.trail, plan.trail):
+    if latest is not None and _related(latest.trail, seen.trail):
         return Match(latest, exact=False, link=link)
-    return Match(None, exact=False, link=link)
+    return Match(None, exact=False, link=link) if kept is None else Match(kept[1], exact=True, link=link, age=kept[0])
+
+
+def _keeps_words(record: CallRecord, plan: Plan) -> bool:
+    """Whether the instructions that a call added in place stand there in a request too."""
+    return all(found.name or found in entries(plan.additions) for found in read(record.added))
 
 
 def _last_said(blocks: Sequence[Block], index: int) -> bool:
@@ -182,6 +262,7 @@ def breaks(
     *,
     notes: "NotesHeld",
     per_call: Mapping[str, str] | None = None,
+    replaced: Mapping[str, str] | None = None,
 ) -> tuple[Break, ...]:
     """Name everything that keeps a request from reading what an earlier one left.
 
@@ -194,6 +275,7 @@ def breaks(
         values: What should stay, hashed.
         notes: The kept notes of the request.
         per_call: For values cut out by a declared slot, the line that declares them as changing with each call.
+        replaced: Appended tools that now stand in the list with another definition; name to the old one.
 
     Returns:
         The breaks in order of position on the wire.
@@ -206,16 +288,8 @@ def breaks(
     changed: list[Break] = []
     if record.lane != lane.key:
         changed.append(_other_lane(record, lane))
-    if record.head != plan.head_hash and record.model == lane.model:  # another wire writes the same tools otherwise
-        before = store.head(record.lane, record.head)
-        others = [other.form for other in store.heads(lane.key)[:_PEERS]]
-        if before is None:
-            changed += _new_head(store, lane, plan, form)
-        else:
-            if record.lane != lane.key:  # a parameter that re-keys everything also sends tools in another form
-                form = replace(form, tools=before.form.tools)
-            named = compare_heads(before.form, form, same_conversation=True, others=others).breaks
-            changed += named if named or changed else (_unexplained(),)
+    if record.model == lane.model:  # another wire writes the same tools otherwise
+        changed += _of_head(store, lane, record, plan, form, replaced or {}, named=bool(changed))
     if record.lane == lane.key:
         changed += _not_held(before_values, values, per_call or {})
     history = compare_histories(record.trail, plan.trail) if record.trail else None
@@ -224,6 +298,45 @@ def breaks(
     elif notes.missed(NotesHeld.read(before_values), again=record.link == found.link):
         changed.append(_receipt_lost())
     return (*changed, *plan.breaks)
+
+
+def _of_head(
+    store: HeadStore,
+    lane: Lane,
+    record: CallRecord,
+    plan: Plan,
+    form: HeadForm,
+    replaced: Mapping[str, str],
+    *,
+    named: bool,
+) -> tuple[Break, ...]:
+    """Name what changed in the head, and in what was added to it.
+
+    Args:
+        store: Where earlier heads are kept.
+        lane: The request's lane.
+        record: The call it continues.
+        plan: Its plan.
+        form: Its head.
+        replaced: Appended tools that now stand in the list with another definition; name to the old one.
+        named: Whether a cause was found before.
+    """
+    if record.head == plan.head_hash and _keeps_words(record, plan):
+        return ()
+    before = store.head(record.lane, record.head)
+    if before is None:
+        return _new_head(store, lane, plan, form)
+    added = [found.form for found in read(record.added) if not found.name]
+    known = store.additions(lane.scope, added) if added else {}
+    if len(known) < len(set(added)):
+        return (_words_lost(),)
+    # the whole text is compared: what was said in place may stand in the head now, and the other way round
+    sent = HeadForm(joined(before.form.system, [known[one] for one in added]), {**before.form.tools, **replaced})
+    tools = form.tools if record.lane == lane.key else before.form.tools  # other parameters, other forms of the tools
+    others = [other.form for other in store.heads(lane.key)[:_PEERS]]
+    found = compare_heads(sent, HeadForm(plan.whole, tools), same_conversation=True, others=others).breaks
+    # the same words, said elsewhere: the history changed, which has its own break
+    return found if found or named or added else (_unexplained(),)
 
 
 def same_note(record: CallRecord, values: Mapping[str, str]) -> bool:
@@ -271,6 +384,11 @@ def _receipt_lost() -> Break:
         "processes; without its receipt a kept note is gone from the history"
     )
     return Break(Cause.RECEIPT_LOST, "application", "messages", remedy)
+
+
+def _words_lost() -> Break:
+    remedy = "share one head store file between processes; without it the instructions added in place are gone"
+    return Break(Cause.SYSTEM_TEXT_CHANGED, "application", "system", remedy)
 
 
 def _unexplained() -> Break:

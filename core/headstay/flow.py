@@ -14,38 +14,41 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Literal
 
-from headstay.account import expected_reads, floored, row_of
+from headstay.account import expected_reads, row_of
+from headstay.added import written
 from headstay.call import Call
 from headstay.canonical import digest, size_of
-from headstay.conversation import Match, NotesHeld, breaks, held, is_unbound, match, renewed
+from headstay.conversation import Match, NotesHeld, breaks, held, is_unbound, match, renewed, seek
 from headstay.divergence import HeadForm
 from headstay.errors import ConfigError, PrefixBreak
-from headstay.fingerprint import trail
-from headstay.headstore import CallRecord, HeadRecord, HeadStore, LaneState
+from headstay.headstore import CallRecord, HeadStore, LaneState
+from headstay.instructions import word
 from headstay.kept import Kept, keeps_notes, put_back
+from headstay.late import Carried, Settled, by_message, carried, in_order, lost_tool, settle
 from headstay.layout import BYTES_PER_TOKEN, Lane, Plan, arrange, lane_of, upto
+from headstay.learning import remember
 from headstay.ledger.record import Ledger
 from headstay.ledger.row import Row
 from headstay.ledger.usage import Usage
 from headstay.ledger.verdict import judge
+from headstay.masking import bounded
 from headstay.prompt import Prompt, Wire
 from headstay.providers.anthropic import bind_thinking
 from headstay.providers.rules import RULES, CacheRules, find_rules
-from headstay.toolset import merge_tools
 from headstay.values import Declared, extract, per_call_lines
 from headstay.verify import verify
+from headstay.weave import weave
 from headstay.wires import parse, render
 
 OnBreak = Literal["warn", "raise", "record"]
 Verify = Literal["off", "local", "provider"]
+LateTools = Literal["auto", "list"]
 
 _SAID_AT_MOST = 4_096
 _CAREFUL = {
     True: "markers are placed as for the strictest model of this wire",
     False: "values go behind the head, but no marker or cache key is sent and its cache is not judged",
 }
-_TELLING_TOKENS = 256  # below this the bytes per token of a request say little
-_FEWEST_BYTES, _MOST_BYTES = 1.0, 8.0  # per token; beyond, something else was counted than text
 _log = logging.getLogger("headstay")
 
 
@@ -62,6 +65,8 @@ class Settings:
         verify: "local" reads every rendered request back before it is sent, "off" does not; "provider" also asks the
             API to reject a changed prefix, where it binds thinking to the history.
         union: Whether tools that a call does not offer stay declared; only for a host that refuses their calls.
+        late_tools: Where the tools of a running conversation stay declared, a late one is appended to it where the
+            model has that ("auto"), or goes to the end of the list ("list").
     """
 
     agent: str = ""
@@ -70,6 +75,7 @@ class Settings:
     on_break: OnBreak = "warn"
     verify: Verify = "local"
     union: bool = False
+    late_tools: LateTools = "auto"
 
     def check(self, rules: CacheRules, model: str) -> None:
         """Refuse settings that cannot work for a model.
@@ -96,6 +102,8 @@ class Settings:
             raise ConfigError(f'on_break={self.on_break!r}: say "warn", "raise" or "record"')
         if self.verify not in ("off", "local", "provider"):
             raise ConfigError(f'verify={self.verify!r}: say "off", "local" or "provider"')
+        if self.late_tools not in ("auto", "list"):
+            raise ConfigError(f'late_tools={self.late_tools!r}: say "auto" or "list"')
 
 
 class Flow:
@@ -212,40 +220,51 @@ class Flow:
         now: float,
     ) -> Call:
         declared = replace(self.settings.declared, constant=constant) if constant else self.settings.declared
-        prompt = parse(body, wire)
-        rules = find_rules(wire, prompt.model)
-        lane = lane_of(prompt, rules, tenant=tenant, endpoint=endpoint, agent=self.settings.agent)
-        call = Call(dict(body), wire, now, tenant, prompt.model, rules, lane)
+        own = parse(body, wire)
+        rules = find_rules(wire, own.model)
+        lane = lane_of(own, rules, tenant=tenant, endpoint=endpoint, agent=self.settings.agent)
+        call = Call(dict(body), wire, now, tenant, own.model, rules, lane)
         held_there = next((name for name in ("previous_response_id", "conversation") if body.get(name)), None)
         if held_there:
             call.unverified = f"the history is held by the provider ({held_there})"
             return call
-        known = self.head_store.lane(lane.key)
+        store = self.head_store
+        known = store.lane(lane.key)
         where = digest(thread).hex() if thread else ""
-        own, back = prompt, None
-        if keep := keeps_notes(prompt, rules):
-            values = extract(prompt.system, declared).values
-            back = put_back(prompt, values, self.head_store, lane, replies=replies, thread=where, tail=tail, now=now)
-            prompt = back.prompt
+        seen = seek(store, lane, where, own.blocks)
+        taken = extract(own.system, declared)
+        before = carried(store, lane, seen, taken.head) if rules.in_place_system or rules.late_tools else None
+        late = call.late = self._settle(own, rules, known, before)
+        worded = word(own, taken, declared, before if rules.in_place_system else None)
+        additions = in_order(before, late.additions if late else (), worded.additions)
+        call.fresh = tuple(found for found in additions if before is None or found not in before.additions)
+        added = by_message(own, additions)
+        back = None
+        if keeps_notes(own, rules):
+            values = taken.values
+            back = put_back(own, values, store, lane, replies=replies, thread=where, tail=tail, now=now, added=added)
             call.receipt = back.receipt.as_metadata() if back.receipt else None
+        prompt = back.prompt if back else weave(own, {}, added) if added else own
         plan = arrange(
             prompt,
             lane,
             rules,
             now,
             declared=declared,
-            tools=known.tools,
-            union=self.settings.union and rules.known,
-            notes_kept=keep,
+            taken=taken,
+            head=worded.head,
+            additions=additions,
+            tools=late.frozen if late else known.tools,
+            notes_kept=back is not None,
             note_blocks=back.added if back else 0,
             note_stays=back is not None and (back.bound or "thinking" in prompt.parameters),
             tail=tail,
             ttl=self.settings.ttl if self.settings.ttl in rules.ttls else None,
             bytes_per_token=known.bytes_per_token or BYTES_PER_TOKEN,
         )
-        # a conversation is known by what the application says, notes or not
-        known_by = plan if back is None else replace(plan, trail=trail(own.blocks))
-        found = match(self.head_store, lane, where, known_by, own.blocks)
+        # a conversation is known by what the application says, without notes and additions
+        plan = replace(plan, breaks=(*plan.breaks, *map(lost_tool, late.lost if late else ())))
+        found = match(store, lane, seen, plan, own.blocks, prefer=before.record if before else None)
         stays = {**held(own, plan, rules), **NotesHeld.of(back).as_held()}
         fresh_note = renewed(found, plan, stays)
         if fresh_note is not None:  # what stands behind it would be written in vain
@@ -255,16 +274,10 @@ class Flow:
             problems = verify(parse(rendered, wire), plan, rules)
             if problems:
                 return self.passed(body, wire, "; ".join(problems), tenant=tenant, now=now)
-        call.body, call.plan, call.notices = rendered, plan, plan.notices
-        if self.settings.ttl is not None and self.settings.ttl not in rules.ttls:
-            valid = ", ".join(f'"{name}"' for name in rules.ttls) or "none"
-            unfit = f"ttl={self.settings.ttl!r} is not offered for {prompt.model}; its default is used; valid: {valid}"
-            call.notices = (unfit, *call.notices)
-        if not rules.known:
-            what = f"no cache rules for {prompt.model or 'this model'} on {wire}"
-            call.notices = (f"{what}: {_CAREFUL[bool(rules.max_markers)]}", *call.notices)
-        known_by = replace(known_by, breaks=plan.breaks)
-        unbound = self._place_in_conversation(call, own, known_by, rules, lane, known, where, found, stays, back)
+        call.body, call.plan, call.notices = rendered, plan, (*self._notices(call), *plan.notices)
+        known_by = replace(plan, trail=seen.trail)
+        alike = before is not None and before.shared
+        unbound = self._place_in_conversation(call, own, known_by, rules, lane, known, where, found, stays, back, alike)
         if rules.binds_thinking and prompt.has_thinking:
             if self.settings.verify == "provider":
                 call.body = bind_thinking(call.body, "error", rules)
@@ -272,6 +285,27 @@ class Flow:
                 call.body = bind_thinking(call.body, "drop_block", rules)
         self._enter(call)
         return call
+
+    def _notices(self, call: Call) -> tuple[str, ...]:
+        """Say what does not suit the model, or the lane."""
+        rules, ttl = call.rules, self.settings.ttl
+        found = list(call.late.notices) if call.late else list[str]()
+        if rules is not None and not rules.known:
+            what = f"no cache rules for {call.model or 'this model'} on {call.wire}"
+            found.append(f"{what}: {_CAREFUL[bool(rules.max_markers)]}")
+        if rules is not None and ttl is not None and ttl not in rules.ttls:
+            valid = ", ".join(f'"{name}"' for name in rules.ttls) or "none"
+            found.append(f"ttl={ttl!r} is not offered for {call.model}; its default is used; valid: {valid}")
+        return tuple(found)
+
+    def _settle(self, prompt: Prompt, rules: CacheRules, known: LaneState, before: Carried | None) -> Settled | None:
+        """Decide where each tool stands; None for a host that does not refuse the calls of masked ones."""
+        if not self.settings.union or not rules.known:
+            return None
+        native = self.settings.late_tools == "auto" and prompt.wire in rules.late_tools
+        settled = settle(prompt, known.tools, before if native else None, native=native)
+        frozen, said = bounded(settled.frozen, sum(map(size_of, prompt.system)))
+        return replace(settled, frozen=frozen, notices=said)
 
     def _place_in_conversation(
         self,
@@ -285,6 +319,7 @@ class Flow:
         found: Match,
         stays: dict[str, str],
         back: Kept | None,
+        alike: bool,
     ) -> bool:
         """Say whether thinking blocks in the history may come from before a break."""
         store = self.head_store
@@ -301,6 +336,7 @@ class Flow:
                 stays,
                 notes=notes,
                 per_call=self._per_call,
+                replaced=call.late.replaced if call.late else None,
             ),
         )
         head = store.head(lane.key, plan.head_hash)
@@ -309,7 +345,7 @@ class Flow:
         )
         before = found.record
         ours = before is not None and found.age <= 1 and not call.breaks and not is_unbound(before)
-        unbound = prompt.has_thinking and not ours
+        unbound = prompt.has_thinking and (alike or not ours)
         if unbound:
             stays["unbound"] = "yes"
         name = digest(lane.scope, thread or found.link, repr(call.started)).hex()[:16]
@@ -329,6 +365,7 @@ class Flow:
             cached=None,
             at=call.started,
             firm=before.firm if before is not None and plan.note_inside else None,
+            added=written(plan.additions),
         )
         call.opening = before is None
         call.cold = head is None or before is None
@@ -360,7 +397,7 @@ class Flow:
         )
         # A provider keeps nothing of a request that it refused, so neither do we.
         if (error is None or call.first_token is not None) and call.unverified is None:
-            self._remember(call, usage if error is None else None)
+            remember(self.head_store, call, usage if error is None else None)
         self.ledger.append(row_of(call, usage, verdict, self.settings.agent, error))
 
     def _release(self, call: Call) -> None:
@@ -371,36 +408,6 @@ class Flow:
             left = self._cold.pop(key, 1) - 1
             if left > 0:
                 self._cold[key] = left
-
-    def _remember(self, call: Call, usage: Usage | None) -> None:
-        """Keep where the conversation is, and what the usage says of the next call's expectation."""
-        lane, plan, rules, record, form = call.lane, call.plan, call.rules, call.record, call.form
-        if lane is None or plan is None or rules is None or record is None or form is None:
-            return
-        cached = head_tokens = None
-        if usage is not None and usage.input_tokens >= _TELLING_TOKENS:
-            note = size_of(plan.note.operator) + size_of(plan.note.user)
-            ratio = (plan.prefix_bytes + note) / usage.input_tokens
-            if plan.measurable and _FEWEST_BYTES <= ratio <= _MOST_BYTES:
-                self._calibrate(lane, ratio)
-            if rules.max_markers:
-                cached = usage.cache_read_tokens + usage.cache_write_tokens
-            else:
-                cached = floored(usage.input_tokens - note / ratio, rules)
-            if call.opening and not call.breaks:  # it can have read nothing but the head
-                head_tokens = usage.cache_read_tokens or None
-        known = self.head_store.lane(lane.key)
-        learnt = merge_tools(known.tools, plan.tool_state)
-        if learnt != known.tools:
-            self.head_store.save_lane(lane.key, replace(known, tools=learnt))
-        self.head_store.save_head(lane.key, HeadRecord(plan.head_hash, form, head_tokens, call.started))
-        firm = record.firm if plan.note_inside else cached
-        self.head_store.save_call(replace(record, cached=cached, firm=firm))
-
-    def _calibrate(self, lane: Lane, ratio: float) -> None:
-        known = self.head_store.lane(lane.key)
-        if known.bytes_per_token is None or abs(known.bytes_per_token / ratio - 1) > 0.1:
-            self.head_store.save_ratio(lane.key, ratio)
 
     def unseen(self, reason: str) -> None:
         """Leave a row for a call that went past us."""

@@ -1,8 +1,8 @@
 """What the pure functions cannot know: a lane's tools and heads, and where each conversation was.
 
-One SQLite database, in memory or in a file. It holds head texts with their placeholders, hashes of everything else,
-and the texts of notes that must be sent again (`headstay.kept`); no message and no reply. Nothing is read across
-tenants or agents.
+One SQLite database, in memory or in a file. It holds head texts, and what was added to them, with their placeholders,
+hashes of everything else, and the texts of notes that must be sent again (`headstay.kept`); no message and no reply.
+Nothing is read across tenants or agents.
 """
 
 import json
@@ -23,7 +23,7 @@ from headstay.errors import HeadStoreError
 from headstay.toolset import ToolState
 
 APPLICATION_ID = 0x68737402  # "hst" and a 2
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_CALLS = 20_000
 MAX_HEADS = 32
 MAX_NOTES = 100_000  # one for each call of a model that binds its thinking; older ones come back as lost receipts
@@ -41,10 +41,13 @@ CREATE TABLE calls (
     scope TEXT NOT NULL, thread TEXT NOT NULL, link BLOB NOT NULL, lane TEXT NOT NULL, head BLOB NOT NULL,
     semi BLOB NOT NULL, model TEXT NOT NULL, trail BLOB NOT NULL, conversation TEXT NOT NULL,
     epoch INTEGER NOT NULL, turn INTEGER NOT NULL, held TEXT NOT NULL, cached INTEGER, at REAL NOT NULL, firm INTEGER,
-    PRIMARY KEY (scope, thread, link, lane, head, semi)
+    added TEXT NOT NULL,
+    PRIMARY KEY (scope, thread, link, lane, head, semi, added)
 );
 CREATE TABLE notes (scope TEXT NOT NULL, note TEXT NOT NULL, text TEXT NOT NULL, at REAL NOT NULL,
     PRIMARY KEY (scope, note));
+CREATE TABLE additions (scope TEXT NOT NULL, addition TEXT NOT NULL, form TEXT NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (scope, addition));
 CREATE TABLE pins (scope TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (scope, name));
 CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL);
 CREATE INDEX notes_at ON notes (at);
@@ -105,6 +108,7 @@ class CallRecord:
         cached: Tokens that the reply's usage showed to be in the cache now, or None.
         at: When the call started, in seconds since the epoch.
         firm: Those of `cached` that stay readable when the note inside the body goes or changes.
+        added: What was added in place up to this call and where, as `headstay.added` writes it.
     """
 
     scope: str
@@ -122,9 +126,10 @@ class CallRecord:
     cached: int | None
     at: float
     firm: int | None = None
+    added: str = ""
 
 
-_CALL = "scope, thread, link, lane, head, semi, model, trail, conversation, epoch, turn, held, cached, at, firm"
+_CALL = "scope, thread, link, lane, head, semi, model, trail, conversation, epoch, turn, held, cached, at, firm, added"
 
 
 class HeadStore:
@@ -142,7 +147,7 @@ class HeadStore:
         self._path = None if path is None or os.fspath(path) == ":memory:" else Path(path).expanduser().absolute()
         self._strict = strict
         self._lock = Lock()
-        self._calls_saved = self._heads_saved = self._notes_saved = 0
+        self._calls_saved = self._heads_saved = self._notes_saved = self._additions_saved = 0
         self._secret: bytes | None = None
         self.failures: list[str] = []
         self._connection: sqlite3.Connection | None = self._open()
@@ -153,12 +158,13 @@ class HeadStore:
         rows = self._run("SELECT tools, bytes_per_token FROM lanes WHERE lane = ?", (lane,))
         if not rows:
             return LaneState()
-        return LaneState(_tool_state(rows[0][0]), rows[0][1])
+        return LaneState(read_tools(rows[0][0]), rows[0][1])
 
     def save_lane(self, lane: str, state: LaneState) -> None:
         """Keep what is known of a lane."""
-        tools = json.dumps({"order": state.tools.order, "forms": dict(state.tools.forms), "client": state.tools.client})
-        self._run("INSERT OR REPLACE INTO lanes VALUES (?, ?, ?)", (lane, tools, state.bytes_per_token))
+        self._run(
+            "INSERT OR REPLACE INTO lanes VALUES (?, ?, ?)", (lane, write_tools(state.tools), state.bytes_per_token)
+        )
 
     def save_ratio(self, lane: str, bytes_per_token: float) -> None:
         """Keep what a lane's replies showed, and leave its tools to whoever learns of one meanwhile."""
@@ -190,10 +196,9 @@ class HeadStore:
         )
         if known:
             return
-        form = json.dumps({"system": record.form.system, "tools": dict(record.form.tools)})
         self._run(
             "INSERT OR IGNORE INTO heads VALUES (?, ?, ?, ?, ?)",
-            (lane, record.head, form, record.tokens, record.used),
+            (lane, record.head, write_form(record.form), record.tokens, record.used),
         )
         self._heads_saved += 1
         if self._heads_saved % MAX_HEADS == 0:  # a value that nobody declared makes a head for every call
@@ -244,10 +249,33 @@ class HeadStore:
                 "DELETE FROM notes WHERE at < (SELECT at FROM notes ORDER BY at DESC LIMIT 1 OFFSET ?)", (MAX_NOTES,)
             )
 
+    def additions(self, scope: str, names: Sequence[str]) -> dict[str, str]:
+        """Return the forms of what was added to conversations, those that are there."""
+        marks = ", ".join("?" * len(names))
+        rows = self._run(
+            f"SELECT addition, form FROM additions WHERE scope = ? AND addition IN ({marks})",  # noqa: S608
+            (scope, *names),
+        )
+        return dict(rows)
+
+    def save_addition(self, scope: str, addition: str, form: str, at: float) -> None:
+        """Keep the form of an appended tool or of added instructions, under its name."""
+        self._run("INSERT OR REPLACE INTO additions VALUES (?, ?, ?, ?)", (scope, addition, form, at))
+        self._additions_saved += 1
+        if self._additions_saved % _PRUNE_EVERY == 0:
+            self._run(
+                "DELETE FROM additions WHERE at < (SELECT at FROM additions ORDER BY at DESC LIMIT 1 OFFSET ?)",
+                (MAX_CALLS,),
+            )
+
     def pin(self, scope: str, name: str, text: str) -> str:
         """Keep a text under a name, once: whoever comes later gets the first one back."""
         self._run("INSERT OR IGNORE INTO pins VALUES (?, ?, ?)", (scope, name, text))
         return self.pinned(scope, name) or text
+
+    def replace_pin(self, scope: str, name: str, text: str) -> None:
+        """Keep a text under a name in place of the one that was pinned."""
+        self._run("INSERT OR REPLACE INTO pins VALUES (?, ?, ?)", (scope, name, text))
 
     def pinned(self, scope: str, name: str) -> str | None:
         """Return a pinned text, or None."""
@@ -371,17 +399,38 @@ def _reopen(path: str | None, strict: bool) -> HeadStore:
 
 
 def _head(row: Any) -> HeadRecord:
-    return HeadRecord(row[0], _head_form(row[1]), row[2], row[3])
+    return HeadRecord(row[0], read_form(row[1]), row[2], row[3])
+
+
+def write_form(form: HeadForm) -> str:
+    """Write texts and tools of a head as JSON."""
+    return json.dumps({"system": form.system, "tools": dict(form.tools)})
 
 
 # The same few rows are read in every call.
 @lru_cache(maxsize=64)
-def _head_form(text: str) -> HeadForm:
+def read_form(text: str) -> HeadForm:
+    """Read what `write_form` wrote."""
     stored = cast("dict[str, Any]", json.loads(text))
     return HeadForm(tuple(stored["system"]), stored["tools"])
 
 
+def write_tools(state: ToolState) -> str:
+    """Write what is known of a lane's tools as JSON."""
+    return json.dumps(
+        {
+            "order": state.order,
+            "forms": dict(state.forms),
+            "client": state.client,
+            "late": state.late,
+            "spent": state.spent,
+        }
+    )
+
+
 @lru_cache(maxsize=64)
-def _tool_state(text: str) -> ToolState:
+def read_tools(text: str) -> ToolState:
+    """Read what `write_tools` wrote."""
     stored = cast("dict[str, Any]", json.loads(text))
-    return ToolState(tuple(stored["order"]), stored["forms"], tuple(stored.get("client", ())))
+    late, spent = tuple(stored.get("late", ())), stored.get("spent", 0)
+    return ToolState(tuple(stored["order"]), stored["forms"], tuple(stored.get("client", ())), late, spent)

@@ -9,18 +9,18 @@ part of the body that they are. Rule: platform.claude.com, preserved-thinking pa
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from headstay.canonical import digest
-from headstay.fingerprint import links, text_digest, trail
+from headstay.fingerprint import links, trail
 from headstay.headstore import HeadStore
 from headstay.layout import Lane, binds
-from headstay.prompt import Block, Prompt
-from headstay.providers.anthropic import content_of
+from headstay.prompt import Prompt
 from headstay.providers.rules import CacheRules
 from headstay.receipt import Receipt, checks, issue, note_name, read
 from headstay.values import CALL_TITLE, Value, render
+from headstay.weave import NoteText, Woven, weave
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ def put_back(
     thread: str,
     tail: str,
     now: float,
+    added: Mapping[int, Sequence[Woven]] | None = None,
 ) -> Kept:
     """Put the notes of earlier calls back, and this call's behind them where it says something new.
 
@@ -74,6 +75,8 @@ def put_back(
         thread: The host's thread id, hashed, or empty.
         tail: Per-call text for the human turn.
         now: Seconds since the epoch.
+        added: Tools and instructions that stand in the messages, by the message that they follow; they do not count for
+            what a note belongs to.
 
     Returns:
         The request to arrange.
@@ -82,23 +85,24 @@ def put_back(
     thought = min((block.message for block in prompt.blocks if block.kind == "thinking"), default=len(prompt.messages))
     notes = {number: note for number, note in sent.items() if number + 1 >= thought}
     text = render(CALL_TITLE, [value for value in values if value.every == "call"])
-    said = [_read(note) for _, note in sorted(notes.items())]
-    fresh = {
-        "operator": text if text != next((note["operator"] for note in reversed(said) if note["operator"]), "") else "",
-        "user": tail if tail != next((note["user"] for note in reversed(said) if note["user"]), "") else "",
-    }
+    texts = {number: _read(note) for number, note in sorted(notes.items())}
+    said = list(reversed(texts.values()))
+    fresh = NoteText(
+        operator=text if text != next((note.operator for note in said if note.operator), "") else "",
+        user=tail if tail != next((note.user for note in said if note.user), "") else "",
+    )
     receipt = None
     last = len(prompt.messages) - 1
     found = len(notes)
-    if any(fresh.values()):
-        written = json.dumps(fresh, ensure_ascii=False)
+    if any(fresh):
+        written = json.dumps(fresh._asdict(), ensure_ascii=False)
         (anchor,) = anchors(prompt, [last], thread)
         receipt = issue(store.secret(), tenant=lane.tenant, lane=lane.key, anchor=anchor, note=written)
         store.save_note(lane.scope, receipt.note, written, now)
-        notes[last] = written
-    added = sum(bool(text) for text in fresh.values())
+        texts[last] = fresh
+    blocks = sum(bool(text) for text in fresh)
     bound = thought < len(prompt.messages)
-    return Kept(_with_notes(prompt, notes), receipt, found, len(sent) - found, lost, bound, added)
+    return Kept(weave(prompt, texts, added or {}), receipt, found, len(sent) - found, lost, bound, blocks)
 
 
 def anchors(prompt: Prompt, messages: Sequence[int], thread: str) -> tuple[bytes, ...]:
@@ -136,39 +140,5 @@ def _earlier(
     return notes, len(receipts) - len(notes)
 
 
-def _read(note: str) -> dict[str, str]:
-    return cast("dict[str, str]", json.loads(note))
-
-
-def _with_notes(prompt: Prompt, notes: Mapping[int, str]) -> Prompt:
-    """Write notes behind the messages they follow: user text inside, operator text as a system message."""
-    messages: list[Mapping[str, object]] = []
-    blocks: list[Block] = []
-    place: dict[int, int] = {}
-    by_message: dict[int, list[Block]] = {}
-    for block in prompt.blocks:
-        by_message.setdefault(block.message, []).append(block)
-    for number, message in enumerate(prompt.messages):
-        place[number] = len(messages)
-        blocks += [block._replace(message=len(messages)) for block in by_message.get(number, ())]
-        messages.append(message)
-        if number not in notes:
-            continue
-        note = _read(notes[number])
-        if note["user"]:
-            content = content_of(message)
-            blocks.append(Block("user", "text", place[number], len(content), *text_digest("user", note["user"])))
-            messages[-1] = {**message, "content": [*content, {"type": "text", "text": note["user"]}]}
-        if note["operator"] and message.get("role") == "system":  # a second one in a row would be refused
-            content = content_of(message)
-            hashed = text_digest("system", note["operator"])
-            blocks.append(Block("system", "text", place[number], len(content), *hashed))
-            messages[-1] = {**message, "content": [*content, {"type": "text", "text": note["operator"]}]}
-        elif note["operator"]:
-            blocks.append(Block("system", "text", len(messages), 0, *text_digest("system", note["operator"])))
-            messages.append({"role": "system", "content": note["operator"]})
-    markers = tuple(
-        replace(marker, message=place[marker.message]) if marker.tier == "messages" else marker
-        for marker in prompt.markers
-    )
-    return replace(prompt, messages=messages, blocks=tuple(blocks), markers=markers)
+def _read(note: str) -> NoteText:
+    return NoteText(**cast("dict[str, str]", json.loads(note)))

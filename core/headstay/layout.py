@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
 
+from headstay.added import Addition
 from headstay.canonical import digest, size_of
 from headstay.causes import Break, Cause, value_cause
 from headstay.fingerprint import head_hash, parameters_hash, trail
 from headstay.prompt import Block, Prompt, Tool
 from headstay.providers.rules import CacheRules
 from headstay.toolset import FrozenTools, ToolState, freeze_tools
-from headstay.values import CALL_TITLE, CONVERSATION_TITLE, Declared, Value, extract, render
+from headstay.values import CALL_TITLE, CONVERSATION_TITLE, Declared, Extraction, Value, extract, render
 
 BYTES_PER_TOKEN = 4.3
 """English prose without a tokenizer; high, so that a minimum counts as reached late rather than early."""
@@ -91,7 +92,10 @@ class Plan:
     Attributes:
         tools: The tool definitions in their lane order and first-seen form.
         tool_forms: Their wire forms.
+        appended: Definitions that stand in the messages instead.
         head: The system texts with placeholders.
+        whole: The application's system texts with placeholders: the head, and what was added to it since.
+        additions: What stands in the messages instead of the head: tools and instructions, in wire order.
         semi_static: The block of per-conversation values, or empty.
         note: The per-call values.
         markers: The breakpoints, in wire order.
@@ -116,7 +120,10 @@ class Plan:
 
     tools: tuple[Tool, ...]
     tool_forms: tuple[str, ...]
+    appended: tuple[Tool, ...]
     head: tuple[str, ...]
+    whole: tuple[str, ...]
+    additions: tuple[Addition, ...]
     semi_static: str
     note: Note
     markers: tuple[PlannedMarker, ...]
@@ -155,7 +162,10 @@ def arrange(
     now: float,
     *,
     declared: Declared,
-    tools: ToolState | None = None,
+    taken: Extraction | None = None,
+    head: Sequence[str] | None = None,
+    additions: Sequence[Addition] = (),
+    tools: ToolState | FrozenTools | None = None,
     union: bool = False,
     notes_kept: bool = False,
     note_blocks: int = 0,
@@ -172,7 +182,10 @@ def arrange(
         rules: What the provider does.
         now: Seconds since the epoch.
         declared: Templates and slots.
-        tools: What the lane knows of its tools.
+        taken: The system text, taken apart, where that was done already.
+        head: What of the system text stands in the head; all of it by default.
+        additions: What stands in the messages instead (see `headstay.late` and `headstay.instructions`).
+        tools: What the lane knows of its tools, or the tools of the call in their final order and form.
         union: Whether tools that are not offered stay declared; only for a caller that refuses their calls.
         notes_kept: Whether the per-call values stand in the body already (see `headstay.kept`).
         note_blocks: How many blocks at the end of the body are the note of this call, which the next may drop.
@@ -184,30 +197,26 @@ def arrange(
     Returns:
         The plan. Nothing of the prompt is changed.
     """
-    frozen = freeze_tools(prompt.tools, tools or ToolState(), union=union)
-    taken = extract(prompt.system, declared)
-    values = [value for value in taken.values if value.every == "conversation"] if notes_kept else taken.values
-    placed = _place(prompt, rules, values, "" if notes_kept else tail)
+    frozen = tools if isinstance(tools, FrozenTools) else freeze_tools(prompt.tools, tools or ToolState(), union=union)
+    taken = extract(prompt.system, declared) if taken is None else taken
+    texts = taken.head if head is None else tuple(head)
+    placed = _place(prompt, rules, taken.values, tail, notes_kept=notes_kept)
     last, previous = seams(prompt.blocks)
     reusable, anchor = _reusable(prompt.blocks, previous, last, placed.note)
-    hashed = head_hash(frozen.forms, taken.head)
-    head_bytes = sum(map(size_of, taken.head)) + sum(map(size_of, frozen.forms))
-    prefix_bytes = head_bytes + size_of(placed.semi_static) + sum([block.size for block in prompt.blocks])
-    kinds = {block.kind for block in prompt.blocks}
-    markers: tuple[PlannedMarker, ...] = ()
-    if rules.max_markers:
-        ends = (last, last - note_blocks) if note_stays else (last - note_blocks,)
-        seats = [seat for seat in (*ends, anchor, reusable, previous) if seat >= 0]
-        minimum = rules.min_tokens * bytes_per_token
-        outline = _Outline(frozen, taken.head, placed.semi_static, head_bytes)
-        markers = _markers(prompt, rules, outline, seats, minimum, ttl)
+    hashed = head_hash(frozen.forms, texts)
+    head_bytes = sum(map(size_of, texts)) + sum(map(size_of, frozen.forms))
+    outline = _Outline(frozen, texts, placed.semi_static, head_bytes)
+    seats = (*((last,) if note_stays else ()), last - note_blocks, anchor, reusable, previous)
     return Plan(
         tools=frozen.tools,
         tool_forms=frozen.forms,
-        head=taken.head,
+        appended=frozen.appended,
+        head=texts,
+        whole=taken.head,
+        additions=tuple(additions),
         semi_static=placed.semi_static,
         note=placed.note,
-        markers=markers,
+        markers=_markers(prompt, rules, outline, seats, bytes_per_token, ttl) if rules.max_markers else (),
         affinity=_affinity(prompt, lane, rules, hashed),
         retention=ttl if rules.retention and rules.retention not in prompt.parameters else None,
         head_hash=hashed,
@@ -222,8 +231,8 @@ def arrange(
         breaks=placed.breaks,
         notices=taken.notices,
         head_bytes=head_bytes,
-        prefix_bytes=prefix_bytes,
-        measurable=kinds.isdisjoint(("image", "file")),
+        prefix_bytes=head_bytes + size_of(placed.semi_static) + sum([block.size for block in prompt.blocks]),
+        measurable=not any(block.kind in ("image", "file") for block in prompt.blocks),
         planned_at=now,
     )
 
@@ -240,8 +249,10 @@ class _Placed(NamedTuple):
     breaks: tuple[Break, ...]
 
 
-def _place(prompt: Prompt, rules: CacheRules, values: Sequence[Value], tail: str) -> _Placed:
+def _place(prompt: Prompt, rules: CacheRules, values: Sequence[Value], tail: str, *, notes_kept: bool) -> _Placed:
     """Decide which block each value goes to (invariants I3 and I4)."""
+    if notes_kept:
+        values, tail = [value for value in values if value.every == "conversation"], ""
     bound = binds(prompt, rules)
     human = _last_human(prompt.blocks)
     in_place = rules.in_place_system and bool(prompt.blocks) and prompt.blocks[-1].role != "assistant"
@@ -348,7 +359,7 @@ def _markers(
     rules: CacheRules,
     outline: _Outline,
     seats: Sequence[int],
-    minimum: float,
+    bytes_per_token: float,
     ttl: str | None,
 ) -> tuple[PlannedMarker, ...]:
     """Choose the breakpoints: head, tail, what the last call left, semi-static block; then the application's own.
@@ -357,10 +368,11 @@ def _markers(
         prompt: The request.
         rules: What the provider takes.
         outline: The parts before the body.
-        seats: Indices of body blocks worth a marker, best first.
-        minimum: Bytes below which a prefix is not cached.
+        seats: Indices of body blocks worth a marker, best first; negative ones are none.
+        bytes_per_token: For the minimum: how many bytes make a token in this lane.
         ttl: The TTL that was set, or None.
     """
+    minimum = rules.min_tokens * bytes_per_token
     system_ttl, body_ttl = _ttls(prompt, rules, ttl)
     wanted: list[PlannedMarker] = []
     filled = [index for index, text in enumerate(outline.head) if text.strip()]
@@ -371,7 +383,7 @@ def _markers(
         elif anchors and not rules.explicit_mode:
             wanted.append(PlannedMarker("tools", anchors[-1], 0, system_ttl))
     base = outline.head_bytes + size_of(outline.semi_static)
-    for seat in dict.fromkeys(seats):
+    for seat in dict.fromkeys(seat for seat in seats if seat >= 0):
         chosen = _eligible(prompt.blocks, seat, assistant=not rules.explicit_mode)
         if chosen is not None and _reaches(minimum, base, prompt.blocks, seat):
             wanted.append(PlannedMarker("messages", chosen.message, chosen.part, body_ttl))

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 Wire = Literal["anthropic-messages", "openai-chat", "openai-responses", "host-messages"]
 Role = Literal["system", "user", "assistant", "tool"]
-Kind = Literal["text", "blank", "image", "file", "tool_call", "tool_result", "thinking", "other"]
+Kind = Literal["text", "blank", "image", "file", "tool_call", "tool_result", "tool", "thinking", "other"]
 
 
 class Block(NamedTuple):
@@ -18,7 +18,8 @@ class Block(NamedTuple):
 
     Attributes:
         role: Who said it. Tool results have the role "tool" on every wire.
-        kind: What it is; "blank" is text without a visible character, "other" what this version does not know.
+        kind: What it is; "blank" is text without a visible character, "tool" the definition of a tool that a marker
+            may stand on, "other" what this version does not know.
         message: Index of its message in the body's own list.
         part: Index inside the message's content list; 0 for string content.
         digest: Hash of its wire form with its role, markers left out.
@@ -80,6 +81,7 @@ class Prompt:
         parameters: Every other field of the request, for the lane and for comparison.
         markers: The application's own cache breakpoints.
         leading: How many entries of the body's message list the leading system took (OpenAI wires).
+        operator: The role in which the application gives its instructions.
     """
 
     wire: Wire
@@ -91,6 +93,7 @@ class Prompt:
     parameters: Mapping[str, object] = field(default_factory=dict[str, object])
     markers: tuple[Marker, ...] = ()
     leading: int = 0
+    operator: str = "system"
 
     @property
     def has_thinking(self) -> bool:

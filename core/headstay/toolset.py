@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from headstay.canonical import meaning_text, wire_texts
@@ -17,11 +17,15 @@ class ToolState:
         order: Names in lane order: sorted at first sight, later ones behind.
         forms: Name to the wire form in which it was first sent.
         client: Names of those that the application runs.
+        late: Names of those that stand in no list yet: running conversations had them appended (`headstay.late`).
+        spent: Bytes that they cost at the start of new conversations since one of them last joined the list.
     """
 
     order: tuple[str, ...] = ()
     forms: Mapping[str, str] = field(default_factory=dict[str, str])
     client: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    spent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,14 @@ class FrozenTools:
         forms: Their wire forms.
         state: The lane's knowledge after this call; the same object where nothing is new.
         masked: Names of the tools that stay declared though this call does not offer them.
+        appended: Definitions that stand in the messages instead of the list, in wire order.
     """
 
     tools: tuple[Tool, ...]
     forms: tuple[str, ...]
     state: ToolState
     masked: tuple[str, ...] = ()
+    appended: tuple[Tool, ...] = ()
 
 
 def freeze_tools(tools: Sequence[Tool], state: ToolState, *, union: bool = False) -> FrozenTools:
@@ -73,10 +79,10 @@ def freeze_tools(tools: Sequence[Tool], state: ToolState, *, union: bool = False
         tool = given.get(name)
         if tool is None:
             if name in kept:
-                frozen.append(_revive(name, state.forms[name]))
+                frozen.append(revive(name, state.forms[name]))
             continue
         first = state.forms.get(name)
-        tool, changed[name] = (tool, forms[name]) if first is None else _first_form(tool, forms[name], first)
+        tool, changed[name] = (tool, forms[name]) if first is None else first_form(tool, forms[name], first)
         frozen.append(tool)
     client = (*state.client, *(tool.name for tool in fresh if tool.client))
     same = order == state.order and changed == state.forms
@@ -84,21 +90,22 @@ def freeze_tools(tools: Sequence[Tool], state: ToolState, *, union: bool = False
     return FrozenTools(
         tuple(frozen),
         tuple(changed[tool.name] for tool in frozen),
-        state if same else ToolState(order, changed, client),
+        state if same else replace(state, order=order, forms=changed, client=client),
         masked,
     )
 
 
-def _first_form(tool: Tool, form: str, first: str) -> tuple[Tool, str]:
+def first_form(tool: Tool, form: str, first: str) -> tuple[Tool, str]:
     """Return the form sent first where a definition differs from it in the order of its keys only."""
     if form == first:
         return tool, form
-    revived = _revive(tool.name, first)
+    revived = revive(tool.name, first)
     same = meaning_text(revived.wire) == meaning_text(tool.wire)
     return (tool._replace(wire=revived.wire), first) if same else (tool, form)
 
 
-def _revive(name: str, form: str) -> Tool:
+def revive(name: str, form: str) -> Tool:
+    """Read a tool of the application back from its wire form."""
     wire = cast("Mapping[str, object]", json.loads(form))
     return Tool(name, client=True, deferred=bool(wire.get("defer_loading")), wire=wire)
 
@@ -107,6 +114,24 @@ def merge_tools(known: ToolState, learnt: ToolState) -> ToolState:
     """Add what a call learnt to what a lane knows, which another call may have added to meanwhile."""
     if learnt == known:
         return known
-    order = (*known.order, *(name for name in learnt.order if name not in known.forms))
+    order = (*known.order, *(name for name in learnt.order if name not in known.order))
     client = (*known.client, *(name for name in learnt.client if name not in known.client))
-    return ToolState(order, {**known.forms, **learnt.forms}, client)
+    late = tuple(name for name in dict.fromkeys((*known.late, *learnt.late)) if name not in order)
+    return ToolState(order, {**known.forms, **learnt.forms}, client, late, known.spent)
+
+
+def fold(state: ToolState, spent: int, head_bytes: int) -> ToolState:
+    """Let late tools join the list of conversations that begin from now on, once that is the cheaper way.
+
+    Appending them costs their bytes in every new conversation; a changed list costs one new head. Whoever changes
+    when the one has come up to the other pays at most twice what the best choice would have cost.
+
+    Args:
+        state: What the lane knows of its tools.
+        spent: Bytes appended by a call that began a conversation.
+        head_bytes: Size of tools and head in bytes.
+    """
+    total = state.spent + spent
+    if not state.late or total < head_bytes:
+        return state if not spent else replace(state, spent=total)
+    return replace(state, order=(*state.order, *state.late), late=(), spent=0)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from headstay.added import joined
 from headstay.canonical import MARKER_KEYS
 from headstay.fingerprint import speaker, text_digest, trail
 from headstay.layout import Plan
@@ -27,6 +28,8 @@ def verify(sent: Prompt, plan: Plan, rules: CacheRules) -> tuple[str, ...]:
         expected.append(plan.semi_static)
     elif plan.semi_static:
         expected[-1] = f"{expected[-1]}\n\n{plan.semi_static}"
+    if joined(plan.head, [found.form for found in plan.additions if not found.name]) != plan.whole:
+        problems.append("the head and the instructions added since are not the application's system text")
     if list(sent.system) != expected:
         problems.append("the system text on the wire is not the planned head")
     if [_bare(tool.wire) for tool in sent.tools] != [_bare(tool.wire) for tool in plan.tools]:

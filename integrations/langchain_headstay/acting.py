@@ -1,6 +1,6 @@
 """What an agent's middleware tells the model it hands down, for the time of one model call."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -27,6 +27,8 @@ class Acting:
         constant: System texts that are constant whatever stands in them.
         head: Tools, system texts and markers of the last request as it came to the model, once there was one.
         answered: Whether that request was answered.
+        tool_changes: The tools that its messages added (true) or took away, beside its tool list.
+        lane_tools: Names of the tools that its lane knows, offered or not.
     """
 
     runtime: Runtime
@@ -35,6 +37,8 @@ class Acting:
     constant: frozenset[str] = field(default_factory=frozenset[str])
     head: Prompt | None = None
     answered: bool = False
+    tool_changes: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    lane_tools: Sequence[str] = ()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from headstay.errors import ConfigError
 from headstay.flow import Flow
 
 Tenant = str | Callable[[Any], str | None] | None
@@ -75,17 +76,32 @@ def caller_config(run_manager: Any = None) -> RunnableConfig:
     return cast("RunnableConfig", {**config, "metadata": merged})
 
 
-def tenant_of(binding: Binding, config: Any) -> str | None:
-    """Return the tenant of a call; what the application's callable raises is raised."""
-    tenant = binding.tenant(config) if callable(binding.tenant) else binding.tenant
-    if tenant is not None and not isinstance(cast("object", tenant), str):
-        raise TypeError(f"tenant= gave {type(tenant).__name__}, expected a str or None")
-    return tenant
+def tenant_of(given: Tenant, config: Any) -> str | None:
+    """Return the tenant of a call.
+
+    Raises:
+        ConfigError: The application's callable raised, or gave no text.
+    """
+    return _text_of("tenant", given, config)
 
 
-def tail_of(binding: Binding, config: Any) -> str:
-    """Return the per-call text of a call, or an empty text."""
-    return (binding.tail(config) if callable(binding.tail) else binding.tail) or ""
+def tail_of(given: Tail, config: Any) -> str:
+    """Return the per-call text of a call, or an empty text.
+
+    Raises:
+        ConfigError: The application's callable raised, or gave no text.
+    """
+    return _text_of("tail", given, config) or ""
+
+
+def _text_of(setting: str, given: str | Callable[[Any], str | None] | None, config: Any) -> str | None:
+    try:
+        text = given(config) if callable(given) else given
+    except Exception as problem:  # its words are the application's: they stay with the cause, out of the ledger
+        raise ConfigError(f"{setting}= raised {type(problem).__name__}") from problem
+    if text is not None and not isinstance(cast("object", text), str):
+        raise ConfigError(f"{setting}= gave {type(text).__name__}, expected a str or None")
+    return text
 
 
 def thread_of(config: RunnableConfig) -> str:

@@ -92,9 +92,11 @@ def declare(
     """Read what an application declares about its system text.
 
     Raises:
-        ConfigError: It is no template, or no list of slots.
+        ConfigError: It is no template, or no list of slots, or a slot names a variable that no template has.
     """
-    return Declared(read_templates(template), _slots(volatile), strict=volatile is not None)
+    declared = Declared(read_templates(template), _slots(volatile), strict=volatile is not None)
+    declared.check()
+    return declared
 
 
 def instrument(model: Model, binding: Binding, *, lenient: bool = False) -> Model:
@@ -123,6 +125,14 @@ def check_model(model: object) -> None:
     """
     if isinstance(model, KeepsCaller) and not isinstance(model, Instrumented):
         raise ConfigError("this is a CacheAwareChatModel already; give the model inside it: `.model`")
+    if isinstance(model, str):
+        raise ConfigError(
+            f"model={model!r} is a name and no chat model: give the model itself, init_chat_model({model!r})"
+        )
+    if isinstance(model, type):
+        raise ConfigError(
+            f"{model.__name__} is a class and no chat model: give the model itself, {model.__name__}(...)"
+        )
     if not isinstance(model, BaseChatModel):
         raise ConfigError(
             f"{type(model).__name__} is no chat model: give the model itself, and bind tools, choose structured output "

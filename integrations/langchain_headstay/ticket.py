@@ -1,5 +1,6 @@
 """One model call on its way through LangChain: from the built request to the reported usage."""
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
@@ -20,6 +21,7 @@ from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from headstay.call import Call
+from headstay.errors import ConfigError
 from headstay.ledger.usage import Usage, from_langchain
 from headstay.prompt import Prompt, Wire
 from headstay.wires import parse
@@ -224,9 +226,9 @@ def _prepare(
     head = None if agent is None else _head_of(named, wire)
     asked = config if agent is None else agent.runtime
     try:
-        tenant, tail = tenant_of(binding, asked), tail_of(binding, asked)
-    except Exception as problem:  # noqa: BLE001 - the application's callable; its request goes out unchanged
-        call = binding.flow.passed(named, wire, f"tenant= or tail= raised {type(problem).__name__}: {problem}")
+        tenant, tail = tenant_of(binding.tenant, asked), tail_of(binding.tail, asked)
+    except ConfigError as problem:
+        call = _unasked(binding, named, wire, problem)
     else:
         if agent is not None and head is not None and not agent.is_own(head):
             agent = None
@@ -245,6 +247,8 @@ def _prepare(
             )
     if agent is not None and ticket is not None:
         agent.head, agent.answered, ticket.agent = head, False, agent
+        agent.tool_changes = _tool_changes(body)
+        agent.lane_tools = tuple(call.plan.tool_state.forms) if call.plan else ()
     if named is not body:
         call.body.pop("model", None)
         if "model" in body:
@@ -254,6 +258,35 @@ def _prepare(
             binding.flow.abandon(ticket.call)
         ticket.call = call
     return call
+
+
+def _unasked(binding: Binding, body: Mapping[str, object], wire: Wire, problem: ConfigError) -> Call:
+    """Send the application's own request; what its callable said goes into the log and not into the ledger."""
+    words = f": {problem.__cause__}" if problem.__cause__ else ""
+    binding.flow.say(f"sent unchanged and unverified: {problem}{words}")
+    return Call(dict(body), wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
+
+
+def _tool_changes(body: Mapping[str, object]) -> dict[str, bool]:
+    """Return the tools that the messages of a body add (true) or take away; the last word on each counts."""
+    changes: dict[str, bool] = {}
+    items = body.get("messages") or body.get("input")
+    for item in _mappings(items):
+        if item.get("type") == "additional_tools":
+            changes.update((str(tool.get("name")), True) for tool in _mappings(item.get("tools")))
+        if item.get("role") != "system":
+            continue
+        for block in _mappings(item.get("content")):
+            if block.get("type") in ("tool_addition", "tool_removal"):
+                (tool,) = _mappings([block.get("tool")]) or [{}]
+                (definition,) = _mappings([tool.get("definition")]) or [tool]
+                changes[str(definition.get("name"))] = block["type"] == "tool_addition"
+    return changes
+
+
+def _mappings(items: object) -> list[Mapping[str, object]]:
+    listed = cast("Sequence[object]", items) if isinstance(items, (list, tuple)) else ()
+    return [cast("Mapping[str, object]", item) for item in listed if isinstance(item, Mapping)]
 
 
 def _head_of(body: Mapping[str, object], wire: Wire) -> Prompt:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -16,11 +17,13 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from headstay.errors import ConfigError
 from headstay.semantic.lookup import Lookup
 from headstay.semantic.reasons import Reason
+from headstay.semantic.request import AskedRequest
 from langchain_headstay.asked import from_messages
 from langchain_headstay.chain_content import ChainContent
 from langchain_headstay.chain_identity import model_content, unseen_classes
+from langchain_headstay.identity import caller_config
 from langchain_headstay.replay import generations_of
-from langchain_headstay.semantic_cache import Named, SemanticCache, read_names
+from langchain_headstay.semantic_cache import Named, SemanticCache, read_names, read_request
 
 Handler = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -28,14 +31,17 @@ AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 _log = logging.getLogger("headstay.semantic")
 
 _OWN_STATE = frozenset({"messages", "jump_to", "structured_response", "remaining_steps"})
+_OF_A_RUN = frozenset({"thread_id", "run_id"})
+_OF_LANGGRAPH = ("__", "checkpoint_", "langgraph_")
+"""What names a run or a thread in the config; everything else there can be read by a prompt or a tool."""
 
 
 class AnswerCacheMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Answers whole first turns of an agent from a semantic cache. Put it first in `middleware=[...]`.
 
     A first question that was answered before ends the turn at once: no model call, no tool. Model, system text, tools,
-    settings, the agent's context and the rest of its state must be identical. Later turns are never answered: what
-    was said before decides them.
+    settings, the agent's context, the configurable values of its config and the rest of its state must be identical.
+    Later turns are never answered: what was said before decides them.
 
     What an agent looked up with tools is as old as the answer, so a turn that used tools is kept only where `version`
     says what it depends on.
@@ -111,34 +117,20 @@ class AnswerCacheMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         lookup = self._ask(request, opening, count=False)
         if lookup.entry is not None:
             return
-        used_tools = len(request.messages) > len(opening)
-        if used_tools and lookup.request.version is None:
+        used_tools = request.messages[len(opening) :]
+        if any(getattr(message, "status", None) == "error" for message in used_tools):
+            self.cache.engine.refuse(lookup, Reason.NOT_ADMITTED_ERROR)
+        elif used_tools and lookup.request.version is None:
             self.cache.engine.refuse(lookup, Reason.NOT_ADMITTED_TOOL_CALLS)
         else:
             self.cache.keep(lookup, [ChatGeneration(message=reply)])
 
     def _ask(self, request: ModelRequest[Any], opening: Sequence[AnyMessage], *, count: bool) -> Lookup:
         engine = self.cache.engine
-        model = request.model
-        around = {
-            name: value for name, value in cast("dict[str, Any]", request.state).items() if name not in _OWN_STATE
-        }
-        content = ChainContent()
-        seen = content.describe([around, getattr(request.runtime, "context", None)])
-        given = {
-            **request.model_settings,
-            "tools": [_form(tool) for tool in request.tools],
-            "tool_choice": request.tool_choice,
-            "around": seen,
-            "made": model_content(model),
-        }
-        system = [request.system_message] if request.system_message is not None else []
-        asked = from_messages([*system, *opening], model._get_llm_string(), given)
-        asked = replace(
-            asked, settings=f"agent {asked.settings}", opaque=asked.opaque or ", ".join(unseen_classes(content))
-        )
+        asked, unread = read_request(partial(_read, request, opening))
         found, refused = read_names(self._names, request.runtime)
-        if self._query is not None:
+        refused = unread or refused
+        if self._query is not None and refused is None:
             try:
                 asked = replace(asked, query=self._query(opening))
             except Exception as problem:  # noqa: BLE001 - the application's callable; its call goes on without the cache
@@ -150,6 +142,26 @@ class AnswerCacheMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return engine.look_up(asked, refused=refused, count=count)
         asked = asked.named(tenant=found["tenant"], user=None, version=found["version"])
         return self.cache.ask(asked, make=generations_of, count=count)
+
+
+def _read(request: ModelRequest[Any], opening: Sequence[AnyMessage]) -> AskedRequest:
+    """Read the first question with all that the agent and its other middleware can see."""
+    model = request.model
+    around = {name: value for name, value in cast("dict[str, Any]", request.state).items() if name not in _OWN_STATE}
+    held = (caller_config().get("configurable") or {}).items()
+    chosen = {name: value for name, value in held if name not in _OF_A_RUN and not name.startswith(_OF_LANGGRAPH)}
+    content = ChainContent()
+    given = {
+        **request.model_settings,
+        "tools": [_form(tool) for tool in request.tools],
+        "tool_choice": request.tool_choice,
+        "around": content.describe([around, getattr(request.runtime, "context", None), chosen]),
+        "made": model_content(model),
+    }
+    system = [request.system_message] if request.system_message is not None else []
+    asked = from_messages([*system, *opening], model._get_llm_string(), given)
+    opaque = asked.opaque or ", ".join(unseen_classes(content))
+    return replace(asked, settings=f"agent {asked.settings}", opaque=opaque)
 
 
 def _opening(request: ModelRequest[Any]) -> Sequence[AnyMessage] | None:

@@ -153,7 +153,8 @@ def run_demo(
 
     Returns:
         One result for each setup and variant, in the form of `langchain_headstay.demo.run_demo`; beside it each has
-        `requests`, one line for each model call, and a run has `read_shares` against each oracle of its setup.
+        `requests`, one line for each model call, and a run has `read_shares` against each oracle of its setup. The
+        `read_share` of a run is that against the promised oracle.
     """
     work = workload or support_agent()
     jobs: list[Job] = [(setup, variant) for setup in setups for variant in setup.variants]
@@ -197,8 +198,13 @@ def _result(workload: AgentWorkload, job: Job, step: Callable[[int], None]) -> d
     return summed(workload, *job, run_variant(workload, *job, step=step))
 
 
+def promised_oracle(setup: AgentSetup) -> Oracle:
+    """Name the oracle that the figures are held against: where tools can be appended, it appends them too."""
+    return "oracle-native" if setup.native_late_tools else "oracle"
+
+
 def oracles_of(setup: AgentSetup) -> tuple[Oracle, ...]:
-    """Name the oracles of a setup; figures are held against the first one."""
+    """Name the oracles of a setup."""
     native: tuple[Oracle, ...] = ("oracle-native",) if setup.native_late_tools else ()
     return ("oracle", *native, *(("oracle-note",) if setup.note_behind_user else ()))
 
@@ -231,13 +237,14 @@ def summed(workload: AgentWorkload, setup: AgentSetup, variant: Variant, run: Ru
     reads = [usage.cache_read_tokens for usage in used]
     shares = {name: round(read_share(reads, oracle), 4) for name, oracle in oracles.items()}
     heads = {head_of(setup, exchange) for exchange in run.exchanges}
+    promised = promised_oracle(setup)
     return {
         **_named(setup, variant),
         "calls": len(used),
         "input_tokens": sum(usage.input_tokens for usage in used),
         "cache_read_tokens": sum(reads),
         "cache_write_tokens": sum(usage.cache_write_tokens for usage in used),
-        "read_share": shares["oracle"],
+        "read_share": shares[promised],
         "read_shares": shares,
         "cost_usd": None if table is None else round(sum(table.usd(usage) for usage in used), 6),
         "distinct_heads": len(heads),
@@ -255,7 +262,7 @@ def summed(workload: AgentWorkload, setup: AgentSetup, variant: Variant, run: Ru
         ],
         "requests": [
             _request(call, usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, best.readable)
-            for call, usage, best in zip(workload.calls, used, oracles["oracle"].calls, strict=True)
+            for call, usage, best in zip(workload.calls, used, oracles[promised].calls, strict=True)
         ],
     }
 

@@ -26,23 +26,25 @@ def structured_names(response_format: Any) -> frozenset[str]:
     return frozenset(str(spec.name) for spec in response_format.schema_specs)
 
 
-def whole(message: SystemMessage | None) -> tuple[SystemMessage | None, int]:
+def whole(message: SystemMessage | None) -> tuple[SystemMessage | None, list[str]]:
     """Write plain strings among a system message's blocks as text blocks, and leave out blocks that hold nothing.
 
     `AnthropicPromptCachingMiddleware` of langchain-anthropic 1.7.10 replaces a plain string by a bare marker. Behind
-    us it meets text blocks only; in front of us the text is gone, and only that can be said.
+    us it meets text blocks only. In front of us the text is gone for good: no hook, state or runtime holds the agent's
+    own system prompt, and only the place of the block can be said.
 
     Returns:
-        The message, the same object where nothing was to do, and how many blocks had lost their text.
+        The message, the same object where nothing was to do, and which blocks had lost their text, as "2 of 3".
     """
     if message is None or isinstance(message.content, str):
-        return message, 0
+        return message, []
     given = cast("list[str | dict[str, Any]]", message.content)
     blocks = [{"type": "text", "text": block} if isinstance(block, str) else block for block in given]
     kept = [block for block in blocks if block.keys() - MARKER_KEYS]
     if kept == given:
-        return message, 0
-    return message.model_copy(update={"content": kept}), len(blocks) - len(kept)
+        return message, []
+    lost = [f"{number} of {len(blocks)}" for number, block in enumerate(blocks, 1) if not block.keys() - MARKER_KEYS]
+    return message.model_copy(update={"content": kept}), lost
 
 
 def is_own(request: ModelRequest[Any], head: Prompt) -> bool:

@@ -119,7 +119,9 @@ def test_a_malformed_body_goes_out_as_it_is(wire: Wire, change: dict[str, Any]) 
 def test_a_declaration_that_raises_leaves_the_request_alone(wire: Wire, body: dict[str, Any]) -> None:
     call = quiet(Declared((), (Slot(raises),))).prepare(body, wire=wire, now=1.0)
     assert call.body == body
-    assert call.unverified == "LookupError: the application's own fault"
+    # The slot is named; what the application's own code said is not for the ledger.
+    named = "Slot(raises, every='call') raised LookupError; it must give (start, end) pairs"
+    assert call.unverified == f"ConfigError: {named}"
 
 
 def close(store: HeadStore, path: Path) -> None:

@@ -91,11 +91,11 @@ def test_a_change_within_a_conversation(change: dict[str, Any], expected: list[s
     assert third.record.conversation == (second.record and second.record.conversation)
 
 
-def test_an_in_place_change_of_instructions_is_one_break() -> None:
+def test_a_change_of_instructions_that_is_no_addition_is_one_break() -> None:
     desk = Desk()
     desk.ask(["Hello!"])
     desk.ask([*GREETING, "Where is it?"])
-    other = POLICY + "# Returns\nEvery item may be sent back.\nWithin thirty days, that is.\n"
+    other = "# Returns\nEvery item may be sent back.\nWithin thirty days, that is.\n" + POLICY
     changed = desk.ask([*GREETING, "Where is it?", "Here.", "Thanks!"], other)
     assert causes(changed) == [("system_text_changed", "application")]
     after = desk.ask([*GREETING, "Where is it?", "Here.", "Thanks!", "Bye.", "One more?"], other)
@@ -286,7 +286,7 @@ def test_a_fork_under_another_head_rewrites_nothing() -> None:
     desk = Desk()
     for end in (1, 3, 5):
         desk.ask(LONG[:end], thread="t1")
-    other = POLICY + "# Returns\nEvery item may be sent back.\nWithin thirty days, that is.\n"
+    other = "# Returns\nEvery item may be sent back.\nWithin thirty days, that is.\n" + POLICY
     assert causes(desk.ask([*LONG[:4], "THREE"], other, thread="t1")) == [("system_text_changed", "application")]
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from headstay.errors import ConfigError
 from headstay.slots import Slot, Span, Template, classify, merge, strict_spans
-from headstay.values import Declared, Extraction, extract, render
+from headstay.values import EXAMPLES_TITLE, Declared, Extraction, extract, render
 
 
 def cut(text: str, *slots: Slot, templates: tuple[Template, ...] = (), strict: bool = True) -> Extraction:
@@ -234,12 +235,42 @@ def test_a_slot_that_matches_nothing_is_named(slot: Slot) -> None:
     assert extract([], Declared((), (slot,))).notices == ()  # no system text, nothing to say
 
 
-def test_what_a_callable_raises_reaches_the_caller() -> None:
-    def broken(text: str) -> Iterable[tuple[int, int]]:
-        raise LookupError(text)
+def broken(text: str) -> Iterable[tuple[int, int]]:
+    raise LookupError(text)
 
-    with pytest.raises(LookupError):
-        cut("Be kind.", Slot(broken))
+
+def no_pairs(text: str) -> Any:
+    return [(0, "end")]
+
+
+@pytest.mark.parametrize(("match", "kind"), [(broken, LookupError), (no_pairs, TypeError)])
+def test_a_callable_that_raises_is_named_without_its_words(match: Any, kind: type[Exception]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        cut("Be kind.", Slot(match))
+    named = f"Slot({match.__name__}, every='call')"
+    assert str(refused.value) == f"{named} raised {kind.__name__}; it must give (start, end) pairs"
+    assert isinstance(refused.value.__cause__, kind)
+
+
+def test_a_slot_of_a_variable_needs_a_template_that_has_it() -> None:
+    template = Template(("You help ", ", plan ", "."), ("name", "plan"))
+    Declared((template,), (Slot("{plan}"), Slot("## Memory"))).check()
+    with pytest.raises(
+        ConfigError, match=r"names no variable of template=; its variables: \"\{name\}\", \"\{plan\}\"$"
+    ):
+        Declared((template,), (Slot("{plans}"),)).check()
+    with pytest.raises(ConfigError, match=r"^Slot\('\{plan\}', every='call'\) names a variable, and there is no"):
+        Declared((), (Slot("{plan}"),)).check()
+
+
+def test_examples_under_their_title_are_one_value_whatever_stands_in_them() -> None:
+    text = f"{EXAMPLES_TITLE}\ninput: When?\noutput: At 2024-03-01T08:00:00Z."
+    found = extract(["It is 2026-11-29T10:00:00Z.", text], Declared(slots=(Slot("When"),), examples=True))
+    assert found.head == ("It is [[clock]].", f"{EXAMPLES_TITLE}\n[[examples]]")
+    assert [(value.name, value.every) for value in found.values] == [("clock", "call"), ("examples", "conversation")]
+    assert found.values[1].text == "input: When?\noutput: At 2024-03-01T08:00:00Z."
+    assert extract([EXAMPLES_TITLE], Declared(examples=True)).values[0].text == ""
+    assert extract([text], Declared()).head[0].startswith(f"{EXAMPLES_TITLE}\ninput: When?")
 
 
 @pytest.mark.parametrize(

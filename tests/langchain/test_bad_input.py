@@ -60,6 +60,11 @@ def test_an_unknown_ttl_is_refused_with_the_valid_ones(
         ({"on_break": "ignore"}, 'on_break=\'ignore\': say "warn", "raise" or "record"'),
         ({"verify": "always"}, "verify='always': say \"off\""),
         ({"volatile": "loose"}, "volatile='loose': say \"strict\", None, or a list of Slot(...)"),
+        (
+            {"volatile": [Slot("{plan}")], "template": "You help {name} in {place}."},
+            "Slot('{plan}', every='call') names no variable of template=; its variables: \"{name}\", \"{place}\"",
+        ),
+        ({"volatile": [Slot("{plan}")]}, "Slot('{plan}', every='call') names a variable, and there is no template="),
         ({"volatile": ["{name}"]}, "volatile=['{name}']: say \"strict\", None, or a list of Slot(...)"),
         ({"template": 7}, "template=int: give a ChatPromptTemplate, a SystemMessagePromptTemplate, a string"),
         ({"template": [7]}, "template=int: not a LangChain prompt template"),
@@ -211,21 +216,51 @@ def broken(config: Any) -> str:
 @pytest.mark.parametrize("setting", ["tenant", "tail"])
 @pytest.mark.filterwarnings("ignore:.*is in beta")  # LangChain's own notice on stream_events(version="v3")
 async def test_a_callable_that_raises_sends_the_applications_own_request(
-    chat: Chat, aware: Chat, wire: str, server: Emulator, ledger: Ledger, setting: str, policy: str, way: Way
+    chat: Chat,
+    aware: Chat,
+    wire: str,
+    server: Emulator,
+    ledger: Ledger,
+    setting: str,
+    policy: str,
+    way: Way,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     system = f"It is 2026-11-29 10:00:00.\n{policy}"
     given = [SystemMessage(system), HumanMessage("Hi")]
     plain = await way(chat(), given, {})
-    assert await way(aware(chat(), ledger=ledger, **{setting: broken}), given, {}) == plain
+    assert await way(aware(chat(), ledger=ledger, on_break="warn", **{setting: broken}), given, {}) == plain
     bare, ours = server.exchanges
     assert ours.body == bare.body
     row = only(ledger)
-    assert (row.status, row.unverified) == ("unverified", "tenant= or tail= raised LookupError: no such tenant")
+    # Its words may hold anything: they are in the log of the application and not in a ledger that others read.
+    assert (row.status, row.unverified) == ("unverified", f"{setting}= raised LookupError")
+    said = f"sent unchanged and unverified: {setting}= raised LookupError: no such tenant"
+    assert [record.message for record in caplog.records if record.name == "headstay"] == [said]
 
 
-def test_a_tenant_that_is_no_text_sends_the_applications_own_request(chat: Chat, aware: Chat, ledger: Ledger) -> None:
-    assert aware(chat(), ledger=ledger, tenant=lambda config: 7).invoke("Hi").text
-    assert only(ledger).unverified == "tenant= or tail= raised TypeError: tenant= gave int, expected a str or None"
+@pytest.mark.parametrize("setting", ["tenant", "tail"])
+def test_what_is_no_text_sends_the_applications_own_request(
+    chat: Chat, aware: Chat, ledger: Ledger, setting: str
+) -> None:
+    assert aware(chat(), ledger=ledger, **{setting: lambda config: 7}).invoke("Hi").text
+    assert only(ledger).unverified == f"{setting}= gave int, expected a str or None"
+
+
+def test_a_slot_that_raises_is_named_and_its_words_stay_out_of_the_ledger(
+    chat: Chat, aware: Chat, server: Emulator, ledger: Ledger, policy: str
+) -> None:
+    def find_plan(text: str) -> list[tuple[int, int]]:
+        raise LookupError(text)
+
+    given = [SystemMessage(policy), HumanMessage("Hi")]
+    assert chat().invoke(given).text
+    assert aware(chat(), ledger=ledger, volatile=[Slot(find_plan)]).invoke(given).text
+    bare, ours = server.exchanges
+    assert ours.body == bare.body
+    reason = only(ledger).unverified
+    assert "find_plan, every='call') raised LookupError; it must give (start, end) pairs" in reason
+    assert policy[:40] not in reason
 
 
 @pytest.mark.parametrize("status", [429, 500, 529])

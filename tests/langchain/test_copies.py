@@ -211,10 +211,18 @@ def test_what_init_chat_model_returns_can_be_copied(server: Emulator, ledger: Le
 
 
 def test_anything_but_a_chat_model_is_refused_in_one_clear_line(claude_chat: Callable[..., ChatAnthropic]) -> None:
-    for wrong in (claude_chat().bind_tools([get_weather]), init_chat_model(configurable_fields="any"), "gpt"):
+    for wrong in (claude_chat().bind_tools([get_weather]), init_chat_model(configurable_fields="any")):
         with pytest.raises(ConfigError, match=f"{type(wrong).__name__} is no chat model: give the model itself"):
             cache_aware(wrong)  # type: ignore[type-var] # the wrong type is the point
         with pytest.raises(ConfigError, match=f"{type(wrong).__name__} is no chat model"):
             CacheAwareChatModel(wrong)  # type: ignore[arg-type] # the wrong type is the point
+    for given, line in (
+        ("gpt-5.4", r"^model='gpt-5.4' is a name and no chat model: .* init_chat_model\('gpt-5.4'\)$"),
+        (ChatAnthropic, r"^ChatAnthropic is a class and no chat model: .* ChatAnthropic\(\.\.\.\)$"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            cache_aware(given)  # type: ignore[type-var] # the wrong type is the point
+        with pytest.raises(ConfigError, match=line):
+            CacheAwareChatModel(given)  # type: ignore[arg-type] # the wrong type is the point
     with pytest.raises(ConfigError, match=r"give the model inside it: `\.model`"):
         cache_aware(CacheAwareChatModel(claude_chat()))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from headstay.emulator import Emulator
@@ -162,3 +163,30 @@ def test_structured_output_is_left_to_the_agent(
 def test_settings_that_cannot_work_are_named(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"cache=|query="):
         AnswerCacheMiddleware(**wrong)
+
+
+def test_configurable_values_count_and_threads_do_not(
+    make_model: Callable[..., Any], server: Emulator, cache: SemanticCache
+) -> None:
+    agent = create_agent(make_model(NAMES[0]), middleware=[AnswerCacheMiddleware(cache=cache)])
+    for thread, customer, calls in (("1", "ada", 1), ("2", "bob", 2), ("3", "ada", 2)):
+        config: Any = {"configurable": {"thread_id": thread, "customer": customer}}
+        agent.invoke({"messages": [HumanMessage(ASKED)]}, config)
+        assert len(server.exchanges) == calls
+
+
+def test_an_answer_after_a_failed_tool_is_not_kept(
+    make_model: Callable[..., Any], desk: Any, server: Emulator, cache: SemanticCache
+) -> None:
+    alpha = desk.tool("alpha")
+
+    class Broken(AgentMiddleware[Any, Any, Any]):
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return ToolMessage("no connection", tool_call_id=request.tool_call["id"], status="error")
+
+    answered = AnswerCacheMiddleware(cache=cache, version="v1")
+    agent = create_agent(make_model(NAMES[0]), [alpha], middleware=[answered, Broken()])
+    for calls in (2, 4):
+        assert ask(agent, "Please use alpha then say Seven.").text == "Seven."
+        assert len(server.exchanges) == calls
+    assert cache.metrics().not_stored == {"not_admitted_error": 2}

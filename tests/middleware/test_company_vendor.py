@@ -143,18 +143,20 @@ async def test_a_system_block_that_is_a_plain_string(
     assert not wires.failed
 
 
-async def test_a_plain_string_that_was_lost_before_us_is_said(
+async def test_a_plain_string_that_was_lost_before_us_is_named_once(
     sonnet: Any, desk: Any, stable: Any, wires: Any, policy: str, caplog: Any
 ) -> None:
-    """(1) In front of ours the text is gone before we see the request: it can only be said."""
-    system = SystemMessage([policy, "The customer is always right."])
+    """(1) In front of ours the text is gone before we see the request, for good: it can only be said which."""
+    system = SystemMessage([policy, "Be kind.", "The customer is always right."])
     middleware = ordered("before", stable(on_break="warn"))
     agent = create_agent(sonnet, desk.tools(), system_prompt=system, middleware=middleware)
     for _ in range(2):
         agent.invoke({"messages": [("user", "Hello")]})
     assert not wires.failed
     (said,) = [record.message for record in caplog.records]
-    assert "1 of the system message's blocks came without text" in said
+    assert "block 3 of 3 of the system message came without its text, which cannot be had back" in said
+    assert "The customer is always right." not in said
+    assert [block["text"] for block in wires.bodies[0]["system"]] == [policy, "Be kind."]
 
 
 async def test_a_vendor_that_comes_last_is_said_once(

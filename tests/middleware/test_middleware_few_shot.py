@@ -163,5 +163,5 @@ def test_what_cannot_work_is_refused_at_once(stable: Any) -> None:
         stable(few_shot=[{"q": "x"}], few_shot_as="messages")
     with pytest.raises(ConfigError, match='say "system" or "messages"'):
         stable(few_shot_as="text")
-    with pytest.raises(ConfigError, match='only "auto"'):
+    with pytest.raises(ConfigError, match='say "auto" or "list"'):
         stable(late_tools="native")

@@ -15,13 +15,14 @@ def named(tools: list[Any], *names: str) -> list[Any]:
     return [by_name[name] for name in names]
 
 
+@pytest.mark.parametrize("name", ["claude-sonnet-4-6", "gpt-5.4"])
 async def test_a_late_tool_goes_last_and_breaks_each_running_conversation_once(
-    model: BaseChatModel, run: Any, desk: Any, stable: Any, wires: Any, policy: str, ledger: Ledger
+    make_model: Any, name: str, run: Any, desk: Any, stable: Any, wires: Any, policy: str, ledger: Ledger
 ) -> None:
     # "aardvark" would come first by name; it arrives with call 3.
     desk.offer = lambda number, tools: [tool for tool in tools if tool.name != "aardvark" or number >= 3]
     agent = create_agent(
-        model,
+        make_model(name),
         desk.tools("bravo", "aardvark", "alpha"),
         system_prompt=policy,
         middleware=[desk.middleware(), stable()],

@@ -17,6 +17,7 @@ Body = Mapping[str, object]
 _Planned = Mapping[tuple[Tier, int, int], PlannedMarker]
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+ADDITION_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 
 _NOT_PARAMETERS = frozenset({"model", "messages", "system", "tools", "stream", "metadata", "cache_control"})
 _ROLES: dict[object, Role] = {"assistant": "assistant", "system": "system"}
@@ -29,6 +30,7 @@ _KINDS: dict[object, Kind] = {
     "server_tool_use": "tool_call",
     "mcp_tool_use": "tool_call",
     "tool_result": "tool_result",
+    "tool_addition": "tool",
     "thinking": "thinking",
     "redacted_thinking": "thinking",
 }
@@ -150,7 +152,7 @@ def render(body: Body, prompt: Prompt, plan: Plan) -> dict[str, object]:
     if prompt.system:
         result["system"] = _render_system(body.get("system"), plan, planned)
     result["messages"] = _render_messages(prompt, plan)
-    return result
+    return with_betas(result, ADDITION_BETAS) if plan.appended else result
 
 
 def without_own(block: Mapping[str, object]) -> Mapping[str, object]:
@@ -178,7 +180,7 @@ def _render_system(system: object, plan: Plan, planned: _Planned) -> str | list[
     )
     rendered = [
         _marked({**without_own(block), "text": text}, planned.get(("system", 0, index)))
-        for index, (block, text) in enumerate(zip(given, plan.head, strict=True))
+        for index, (block, text) in enumerate(zip(given, plan.head, strict=False))  # what was added stands in place
     ]
     if plan.semi_static:
         block: Mapping[str, object] = {"type": "text", "text": plan.semi_static}
@@ -235,8 +237,19 @@ def bind_thinking(body: dict[str, object], behavior: str, rules: CacheRules) -> 
     thinking = body.get("thinking") or ({"type": "adaptive"} if rules.thinks else None)
     if not isinstance(thinking, Mapping) or "block_binding" in thinking:
         return body
-    betas = list(cast("Sequence[str]", body.get("betas") or ()))
-    if BINDING_BETA not in betas:
-        betas.append(BINDING_BETA)
     setting = {"prefix_mismatch_behavior": behavior}
-    return {**body, "thinking": {**cast("Body", thinking), "block_binding": setting}, "betas": betas}
+    return with_betas({**body, "thinking": {**cast("Body", thinking), "block_binding": setting}}, (BINDING_BETA,))
+
+
+def with_betas(body: dict[str, object], names: Sequence[str]) -> dict[str, object]:
+    """Ask for beta features beside those that the application asked for."""
+    asked = cast("Sequence[str]", body.get("betas") or ())
+    return {**body, "betas": list(dict.fromkeys((*asked, *names)))}
+
+
+def addition(definition: Mapping[str, object]) -> Mapping[str, object]:
+    """Write a tool that is appended to a conversation, for the content of a system message in place.
+
+    Rule: anthropic 2.14.0 types, seen 2026-11-29; it needs the betas `ADDITION_BETAS`.
+    """
+    return {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": definition}}

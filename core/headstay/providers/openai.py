@@ -29,6 +29,8 @@ _READ = MARKER_KEYS | frozenset(
 _TEXTS = ("text", "input_text", "output_text")
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "assistant": "assistant"}
 _FILES = ("file", "input_file", "input_audio")
+ADDITION = "additional_tools"
+"""The Responses item that appends tools to a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ def parse(body: Body, *, wire: Wire) -> Prompt:
         parameters={key: value for key, value in body.items() if key not in _NOT_PARAMETERS},
         markers=tuple(markers),
         leading=leading,
+        operator=str(items[0].get("role")) if leading else form.operator,
     )
 
 
@@ -192,8 +195,8 @@ def _speaker(item: Item) -> tuple[Role, str, Kind | None]:
         return "tool", f"tool:{item.get('call_id')}", "tool_result"
     if kind == "reasoning":
         return "assistant", kind, "thinking"
-    if kind.endswith("_output"):
-        return "tool", kind, "other"
+    if kind == ADDITION or kind.endswith("_output"):
+        return "system" if kind == ADDITION else "tool", kind, "other"
     return "assistant", kind, "tool_call" if kind.endswith("_call") else "other"
 
 
@@ -229,7 +232,7 @@ def render(body: Body, prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[st
         result["instructions"] = instructions
     elif "instructions" in result and prompt.system:
         del result["instructions"]
-    rest = _render_rest(prompt, plan, form, role=str(items[0].get("role")) if prompt.leading else form.operator)
+    rest = _render_rest(prompt, plan, form)
     if head or rest != items or not isinstance(body.get(form.field), str):
         result[form.field] = [*head, *rest]
     if plan.masked:
@@ -250,7 +253,7 @@ def _allowed(body: Body, plan: Plan, wire: Wire) -> dict[str, object]:
     Rule: `tool_choice: allowed_tools` does not touch the prefix (prompt-caching guide, seen 2026-11-29).
     """
     choice = body.get("tool_choice") or "auto"
-    offered = [tool for tool in plan.tools if tool.name not in plan.masked]
+    offered = [tool for tool in (*plan.tools, *plan.appended) if tool.name not in plan.masked]
     if not offered:
         return {"tool_choice": "none"}
     if choice not in ("auto", "required"):
@@ -283,10 +286,10 @@ def _render_head(
     texts = list(plan.head)
     if texts and plan.semi_static and not rules.several_system:
         texts[-1] = f"{texts[-1]}\n\n{plan.semi_static}"
-    role = str(items[0].get("role")) if prompt.leading else "developer"
+    role = prompt.operator if prompt.leading else "developer"
     head: list[Item] = []
     instructions: str | None = None
-    for index, (seat, text) in enumerate(zip(seats, texts, strict=True)):
+    for index, (seat, text) in enumerate(zip(seats, texts, strict=False)):  # the texts added since stand in place
         if seat.message < 0:
             if index in planned:  # `instructions` takes no breakpoint, a developer message does
                 head.append(
@@ -315,7 +318,7 @@ def _bare_part(item: Item, part: int) -> Item:
     return {key: value for key, value in given.items() if key != "prompt_cache_breakpoint"}
 
 
-def _render_rest(prompt: Prompt, plan: Plan, form: _Form, *, role: str) -> list[Item]:
+def _render_rest(prompt: Prompt, plan: Plan, form: _Form) -> list[Item]:
     items = list(prompt.messages)
     for number in {marker.message for marker in prompt.markers if marker.tier == "messages"}:
         items[number] = cast("Item", without_markers(items[number]))
@@ -331,8 +334,13 @@ def _render_rest(prompt: Prompt, plan: Plan, form: _Form, *, role: str) -> list[
         content = [*_content(items[number], form), {"type": form.text_type, "text": plan.note.user}]
         items[number] = _with_content(items[number], content)
     if plan.note.operator:
-        items.append({"role": role, "content": plan.note.operator})
+        items.append({"role": prompt.operator, "content": plan.note.operator})
     return items
+
+
+def addition(definition: Item) -> Item:
+    """Write a tool that is appended to a conversation on the Responses wire (openai 3.57.0 types, seen 2026-11-29)."""
+    return {"type": ADDITION, "role": "developer", "tools": [definition]}
 
 
 def _field(item: Item) -> str:

@@ -42,6 +42,7 @@ class CacheRules:
         affinity: The request field that routes to one cache, or None.
         retention: The request field that takes the TTL where there are no markers, or None.
         in_place_system: Whether a system message may stand last in the messages.
+        late_tools: Wires on which a tool can be appended to a running conversation.
         several_system: Whether more than one leading system block is accepted.
         binds_thinking: Whether thinking blocks are bound to the exact history.
         thinks: Whether the model thinks when the request does not say.
@@ -66,6 +67,7 @@ class CacheRules:
     affinity: str | None = None
     retention: str | None = None
     in_place_system: bool = False
+    late_tools: tuple[Wire, ...] = ()
     several_system: bool = True
     binds_thinking: bool = False
     thinks: bool = False
@@ -94,7 +96,14 @@ def _families(models: str) -> tuple[str, ...]:
 
 
 def _anthropic(
-    models: str, minimum: int, read: float, *, in_place: bool = False, binds: bool = False, thinks: bool = False
+    models: str,
+    minimum: int,
+    read: float,
+    *,
+    in_place: bool = False,
+    late: bool = False,
+    binds: bool = False,
+    thinks: bool = False,
 ) -> CacheRules:
     return CacheRules(
         provider="anthropic",
@@ -107,6 +116,7 @@ def _anthropic(
         write_multipliers={"5m": 1.25, "1h": 2.0},
         lookback=20,
         in_place_system=in_place,
+        late_tools=("anthropic-messages",) if late else (),
         binds_thinking=binds,
         thinks=thinks,
         lane_parameters=("speed",),
@@ -145,6 +155,8 @@ def _openai_explicit(models: str, read: float) -> CacheRules:
         explicit_mode=True,
         affinity="prompt_cache_key",
         in_place_system=True,
+        # The page names `additional_tools` beside these models; for earlier ones and for Chat Completions nothing does.
+        late_tools=("openai-responses",),
         lane_parameters=_OPENAI_LANE,
         source=_OPENAI,
     )
@@ -176,14 +188,17 @@ def _openai_implicit(
 
 RULES: tuple[CacheRules, ...] = (
     # Not named among the models that take a system message in place, and so not assumed to: Mythos, Haiku 5.5.
-    _anthropic("claude-fable-5-2|claude-fable-5-1", 512, 0.025, in_place=True, binds=True, thinks=True),
+    # `tool_addition` stands in such a message, so those that take none are left out of it too. Fable 5.2 is on no list
+    # of models that take it (profiles of langchain-anthropic 1.7.10).
+    _anthropic("claude-fable-5-2", 512, 0.025, in_place=True, binds=True, thinks=True),
+    _anthropic("claude-fable-5-1", 512, 0.025, in_place=True, late=True, binds=True, thinks=True),
     _anthropic("claude-mythos-5-2|claude-mythos-5-1", 512, 0.025, binds=True, thinks=True),
-    _anthropic("claude-fable-5", 512, 0.1, in_place=True),
+    _anthropic("claude-fable-5", 512, 0.1, in_place=True, late=True),
     _anthropic("claude-mythos-5", 512, 0.1),
-    _anthropic("claude-opus-5-5|claude-sonnet-5-5", 512, 0.05, in_place=True, binds=True, thinks=True),
+    _anthropic("claude-opus-5-5|claude-sonnet-5-5", 512, 0.05, in_place=True, late=True, binds=True, thinks=True),
     _anthropic("claude-haiku-5-5", 512, 0.1, binds=True),
-    _anthropic("claude-opus-5", 512, 0.1, in_place=True),
-    _anthropic("claude-opus-4-8", 1024, 0.1, in_place=True),
+    _anthropic("claude-opus-5", 512, 0.1, in_place=True, late=True),
+    _anthropic("claude-opus-4-8", 1024, 0.1, in_place=True, late=True),
     _anthropic("claude-mythos-preview|claude-opus-4-7", 2048, 0.1),
     _anthropic("claude-opus-4-6|claude-opus-4-5|claude-haiku-4-5", 4096, 0.1),
     _anthropic("claude-sonnet-5|claude-sonnet-4-6|claude-sonnet-4-5|claude-sonnet-4", 1024, 0.1),
