@@ -7,6 +7,7 @@ from headstay._version import __version__
 
 if TYPE_CHECKING:
     from headstay import emulator, semantic
+    from headstay.comparison import Divergence, Finding, diff
     from headstay.flow import Flow, Settings
     from headstay.headstore import HeadStore
     from headstay.layout import Plan
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Declared": "headstay.values",
+    "Divergence": "headstay.comparison",
+    "Finding": "headstay.comparison",
     "Flow": "headstay.flow",
     "HeadStore": "headstay.headstore",
     "Ledger": "headstay.ledger",
@@ -25,10 +28,13 @@ _HOME = {
     "Settings": "headstay.flow",
     "Slot": "headstay.slots",
     "Template": "headstay.slots",
+    "diff": "headstay.comparison",
 }
 
 __all__ = [
     "Declared",
+    "Divergence",
+    "Finding",
     "Flow",
     "HeadStore",
     "Ledger",
@@ -38,6 +44,7 @@ __all__ = [
     "Slot",
     "Template",
     "__version__",
+    "diff",
     "emulator",
     "semantic",
 ]

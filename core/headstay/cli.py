@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from headstay import __version__, cli_cache, cli_calibrate
+from headstay import __version__, cli_cache, cli_calibrate, cli_diff
 from headstay.cli_format import Format, FormatOption, load
 from headstay.errors import HeadstayError
 
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(cli_cache.app, name="cache")
+app.command("diff")(cli_diff.diff)
 app.command("calibrate")(cli_calibrate.calibrate_command)
 
 

@@ -1,21 +1,18 @@
 """Two requests to the causes of their difference: the head against a known head, the history against what was sent."""
 
 import json
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from headstay.canonical import meaning_text
-from headstay.causes import Break, Cause, Owner, shorten, value_cause
+from headstay.causes import Break, Cause, shorten, value_cause
 from headstay.fingerprint import shared_blocks, split_trail
+from headstay.forms import first_difference, form_cause
+from headstay.remedies import REMEDIES
 from headstay.remedy import is_value, slot_line, union, variations
-
-_HEADING = re.compile(r"^(#{1,6} .+?)\s*$", re.MULTILINE)
-_MEMORY = re.compile(r"memor|remember|profile|facts|preferences", re.IGNORECASE)
-_RETRIEVED = re.compile(r"context|document|retriev|source|search result|knowledge", re.IGNORECASE)
+from headstay.sections import section_cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ def _compare_texts(
     passages = [item for item in found if not _value_pair(old[item.before_start : item.before_end], new, item)]
     if passages:
         first = passages[0]
-        cause = _section_cause(new, first.start)
+        cause = section_cause(new, first.start, first.end)
         before, after = old[first.before_start : first.before_end], new[first.start : first.end]
         reports = [_passage(path, first.start, before, after, cause)]
         # In a rewritten text a changed number is part of the rewriting; a clock or an id still is what it is.
@@ -135,65 +132,42 @@ def _also_varying(new: str, peers: Sequence[str]) -> list[tuple[int, int]]:
 
 def _same_but_form(old: str, new: str, path: str) -> Break | None:
     """Tell a change of form only: blanks, or the Unicode form."""
-    at = next((index for index, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    if unicodedata.normalize("NFC", old) == unicodedata.normalize("NFC", new):
-        cause, remedy = Cause.UNICODE_FORM, "write the system text in one Unicode form, such as NFC"
-    elif old.split() == new.split():
-        cause, remedy = Cause.WHITESPACE, "build the system text with the same blanks and line breaks in every call"
-    else:
+    cause = form_cause(old, new)
+    if cause is None:
         return None
-    return Break(cause, "application", path, remedy, at, shorten(old[at:]), shorten(new[at:]))
-
-
-def _section_cause(text: str, at: int) -> Cause:
-    headings = [found.group(1) for found in _HEADING.finditer(text, 0, at)]
-    if headings and _MEMORY.search(headings[-1]):
-        return Cause.MEMORY_IN_HEAD
-    if headings and _RETRIEVED.search(headings[-1]):
-        return Cause.RETRIEVAL_IN_HEAD
-    return Cause.SYSTEM_TEXT_CHANGED
+    at = first_difference(old, new)
+    return Break(cause, "application", path, REMEDIES[cause], at, shorten(old[at:]), shorten(new[at:]))
 
 
 def _passage(path: str, at: int, before: str, after: str, cause: Cause) -> Break:
-    remedies = {
-        Cause.MEMORY_IN_HEAD: 'declare the section: Slot("## its heading", every="conversation")',
-        Cause.RETRIEVAL_IN_HEAD: 'declare the section: Slot("## its heading", every="call"), or pass it as tail=',
-    }
-    remedy = remedies.get(cause, "keep one system text for a conversation; a change starts a new head")
-    return Break(cause, "application", path, remedy, at, shorten(before), shorten(after))
+    return Break(cause, "application", path, REMEDIES[cause], at, shorten(before), shorten(after))
 
 
 def _compare_tools(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Break, ...]:
     breaks: list[Break] = []
     for name in after:
         if name not in before:
-            remedy = "declare every tool from the first call on; one that comes later goes last and stays"
-            breaks.append(_tool_break(Cause.TOOL_ADDED, name, remedy))
+            breaks.append(_tool_break(Cause.TOOL_ADDED, name))
         elif before[name] != after[name]:
-            breaks.append(_tool_break(*_tool_change(name, before[name], after[name])))
-    breaks += [
-        _tool_break(Cause.TOOL_REMOVED, name, "keep the tool declared and refuse its calls instead")
-        for name in before
-        if name not in after
-    ]
+            breaks.append(_tool_break(_tool_change(before[name], after[name]), name))
+    breaks += [_tool_break(Cause.TOOL_REMOVED, name) for name in before if name not in after]
     order = [name for name in before if name in after]
     if not breaks and order != list(after):
-        breaks.append(_tool_break(Cause.TOOL_ORDER, order[0], "give the tools in one order"))
+        breaks.append(_tool_break(Cause.TOOL_ORDER, order[0]))
     return tuple(breaks)
 
 
-def _tool_break(cause: Cause, name: str, remedy: str) -> Break:
-    return Break(cause, "application", f"tools[{name}]", remedy)
+def _tool_break(cause: Cause, name: str) -> Break:
+    return Break(cause, "application", f"tools[{name}]", REMEDIES[cause])
 
 
-def _tool_change(name: str, before: str, after: str) -> tuple[Cause, str, str]:
+def _tool_change(before: str, after: str) -> Cause:
     old, new = (cast("dict[str, object]", json.loads(form)) for form in (before, after))
     if meaning_text(old) == meaning_text(new):
-        return Cause.SCHEMA_KEY_ORDER, name, "build the schema with its keys in one order"
+        return Cause.SCHEMA_KEY_ORDER
     bare_old, bare_new = (_without_description(form) for form in (old, new))
-    if meaning_text(bare_old) == meaning_text(bare_new):
-        return Cause.TOOL_DESCRIPTION_CHANGED, name, "keep dates, counts and ids out of the description"
-    return Cause.TOOL_SCHEMA_CHANGED, name, "give a changed tool a new name, or change it between conversations"
+    same = meaning_text(bare_old) == meaning_text(bare_new)
+    return Cause.TOOL_DESCRIPTION_CHANGED if same else Cause.TOOL_SCHEMA_CHANGED
 
 
 def _without_description(value: object) -> object:
@@ -219,17 +193,17 @@ def compare_histories(before: bytes, after: bytes) -> Break | None:
         return None
     shared = shared_blocks(before, after)
     old, new = split_trail(before), split_trail(after)
+    cause = _history_cause(old, new, shared)
+    return Break(cause, "application", f"blocks[{shared}]", REMEDIES[cause])
+
+
+def _history_cause(old: list[bytes], new: list[bytes], shared: int) -> Cause:
     kept = Counter(old) & Counter(new)
-    owner: Owner = "application"
-    path = f"blocks[{shared}]"
     rest = iter(new)
     if all(link in rest for link in old):  # every old message in its order: something was put in between
-        return Break(Cause.HISTORY_EDITED, owner, path, "add messages at the end, not between the earlier ones")
+        return Cause.HISTORY_EDITED
     if sum(kept.values()) == len(old) and len(new) >= len(old):
-        return Break(Cause.MESSAGE_REORDERED, owner, path, "send the messages in the order they were said")
-    survivors = [link for link in old if kept[link]]
-    if new[shared : shared + 1] and new[shared] in survivors:
-        return Break(Cause.HISTORY_DROPPED, owner, path, "drop old messages seldom and many at once, not one each turn")
-    if len(new) < len(old) and new[-1:] != old[-1:]:
-        return Break(Cause.HISTORY_SUMMARISED, owner, path, "summarise seldom; the head still hits, the history is new")
-    return Break(Cause.HISTORY_EDITED, owner, path, "send back the messages as they were first sent")
+        return Cause.MESSAGE_REORDERED
+    if new[shared : shared + 1] and kept[new[shared]]:
+        return Cause.HISTORY_DROPPED
+    return Cause.HISTORY_SUMMARISED if len(new) < len(old) and new[-1:] != old[-1:] else Cause.HISTORY_EDITED

@@ -1,0 +1,119 @@
+"""What kind of section a place in a system text belongs to: memory, retrieved text, or plain instructions."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from headstay.causes import Cause
+
+_MEMORY = re.compile(
+    r"memor(?:y|ies)|remember|recall|profile|\bfacts?\b|preferences|learn(?:ed|t) about|know(?:n)? about"
+    r"|notes? (?:about|on|from)|(?:past|previous|earlier) (?:sessions|interactions|conversations)"
+    r"|erinnerung|gedächtnis|mémoire|souvenirs|memoria|recuerdos|memória|記憶|覚え|メモリ|记忆",
+    re.IGNORECASE,
+)
+_RETRIEVED = re.compile(
+    r"\bcontexts?\b|documents?\b|retriev|sources?\b|search[ _-]results?|knowledge|passages?\b|excerpts?\b|snippets?\b"
+    r"|\bchunks?\b|\brag\b|references?\b|articles?\b|relevant (?:information|text|material)|\bevidence\b"
+    r"|kontext|dokumente|fundstellen|suchergebnis|contexte|contexto|documentos|resultados|文書|検索結果|参考|上下文|资料|检索",
+    re.IGNORECASE,
+)
+# A line that announces what follows: a heading, a bold or ruled line, a label that ends with a colon.
+_ANNOUNCED = re.compile(
+    r"#{1,6}[ \t]+\S.*|\*\*[^*]+\*\*:?|__[^_]+__:?|[=*~-]{2,}[ \t]*\w.*[=*~-]{2,}|\[[^\]]+\]"
+    r"|(?P<label>\w.*:|(?=.*\b(?:following|below)\b).*)"
+)
+_LONGEST = 160
+_TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*)(?:\s[^<>\n]*)?>")
+_INLINE = re.compile(r"[ \t]*(?:[-*][ \t]+)?(?P<label>[A-Za-z][\w '-]{2,40}):")
+
+
+def section_cause(text: str, start: int, end: int | None = None) -> Cause:
+    """Name the cause that a changed passage is, by the section it stands in.
+
+    A passage that begins with an announcement of its own (a heading, a tag) is of that section. Else the innermost
+    open tag counts, else the nearest announcement above, else the label of its own line.
+
+    Args:
+        text: The whole text.
+        start: Where the passage begins.
+        end: Where it ends; without it only what stands above is looked at.
+
+    Returns:
+        `MEMORY_IN_HEAD`, `RETRIEVAL_IN_HEAD`, or `SYSTEM_TEXT_CHANGED`.
+    """
+    line = text.rfind("\n", 0, start) + 1
+    own = text[line:end].lstrip() if end is not None else ""
+    if own and (tag := _TAG.match(own)) and not tag["close"] and (cause := _by_words(tag["name"])):
+        return cause
+    first = own.split("\n", 1)[0].rstrip()
+    if len(first) <= _LONGEST and _ANNOUNCED.fullmatch(first):
+        return _by_words(first) or Cause.SYSTEM_TEXT_CHANGED
+    if (inline := _INLINE.match(text, line)) and inline.end() <= max(start, line + 60):
+        cause = _by_words(inline["label"])
+        if cause is not None:
+            return cause
+    for name in reversed(_open_tags(text, start)):
+        if cause := _by_words(name):
+            return cause
+    for announced in reversed(_announcements(text)):
+        if announced.start >= line:
+            continue
+        if cause := _by_words(announced.words):
+            return cause
+        if not announced.is_label:  # a label stands under a heading, a heading ends what was before
+            break
+    return Cause.SYSTEM_TEXT_CHANGED
+
+
+def is_plain_value_section(text: str, start: int) -> bool:
+    """Whether a short value at this place is a value of its own, though a section stands around it.
+
+    A profile lists names and numbers, which are values; what was remembered or retrieved changes as a whole.
+    """
+    line = text.rfind("\n", 0, start) + 1
+    above = [announced for announced in _announcements(text) if announced.start < line]
+    return bool(above) and "profile" in above[-1].words.lower()
+
+
+class _Announced(NamedTuple):
+    start: int
+    words: str
+    is_label: bool
+
+
+# A text is asked about once for each place where it differs.
+@lru_cache(maxsize=8)
+def _announcements(text: str) -> tuple[_Announced, ...]:
+    found: list[_Announced] = []
+    at = 0
+    for line in text.splitlines(keepends=True):
+        words = line.strip()
+        if len(words) <= _LONGEST and (one := _ANNOUNCED.fullmatch(words)):
+            found.append(_Announced(at, words, one["label"] is not None))
+        at += len(line)
+    return tuple(found)
+
+
+@lru_cache(maxsize=8)
+def _tags(text: str) -> tuple[tuple[int, str, bool], ...]:
+    found = _TAG.finditer(text)
+    return tuple((tag.end(), tag["name"], bool(tag["close"])) for tag in found if not tag.group().endswith("/>"))
+
+
+def _by_words(text: str) -> Cause | None:
+    if _MEMORY.search(text):
+        return Cause.MEMORY_IN_HEAD
+    return Cause.RETRIEVAL_IN_HEAD if _RETRIEVED.search(text) else None
+
+
+def _open_tags(text: str, at: int) -> list[str]:
+    stack: list[str] = []
+    for end, name, closes in _tags(text):
+        if end > at:
+            break
+        if not closes:
+            stack.append(name)
+        elif name in stack:
+            del stack[len(stack) - 1 - stack[::-1].index(name) :]
+    return stack
