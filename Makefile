@@ -30,7 +30,7 @@ test: check tests
 check: $(DEV_STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs cookbook core integrations
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs cookbook core integrations middleware
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PYTHONPATH=core:integrations:middleware $(BIN)/lint-imports

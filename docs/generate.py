@@ -15,9 +15,17 @@ from pathlib import Path
 from headstay.ledger import Row
 from headstay.providers import rules
 from headstay.providers.rules import CacheRules
+from headstay.semantic import Reason
 
 DOCS = Path(__file__).resolve().parent
-PACKAGES = ("headstay", "langchain_headstay", "langgraph_headstay", "headstay.ledger", "headstay.emulator")
+PACKAGES = (
+    "headstay",
+    "langchain_headstay",
+    "langgraph_headstay",
+    "headstay.semantic",
+    "headstay.ledger",
+    "headstay.emulator",
+)
 
 _REGION = re.compile(r"(<!-- generated: (?P<name>[\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _ARGUMENT = re.compile(r"^    (?P<name>\w+): (?P<text>.+(?:\n {8}.+)*)", re.MULTILINE)
@@ -38,7 +46,7 @@ def provider_rules() -> str:
     ]
     head = (
         *("models", "minimum tokens", "markers", "TTL (default first)", "read", "write", "reads rounded to"),
-        *("explicit mode", "cache key", "note as system message", "binds thinking"),
+        *("explicit mode", "cache key", "note as system message", "late tools appended", "binds thinking"),
     )
     return table(head, [*known, *other])
 
@@ -56,7 +64,7 @@ def _rule_row(row: CacheRules, models: str) -> list[str]:
         f"{row.step:,} and 128" if row.step > 128 else f"{row.step:,}" if row.step > 1 else "exact",
         *(
             "yes" if flag else "no"
-            for flag in (row.explicit_mode, row.affinity, row.in_place_system, row.binds_thinking)
+            for flag in (row.explicit_mode, row.affinity, row.in_place_system, row.late_tools, row.binds_thinking)
         ),
     ]
 
@@ -91,6 +99,11 @@ def ledger_row() -> str:
     return table(("field", "what it holds"), [(f"`{name}`", text) for name, text in found.items()])
 
 
+def semantic_reasons() -> str:
+    """Every reason of the semantic cache, in the order of its code."""
+    return table(("reason", "means"), [(f"`{reason}`", reason.text) for reason in Reason])
+
+
 def public_names(package: str) -> str:
     """The public names of a package with the first line of each docstring."""
     module = import_module(package)
@@ -101,7 +114,7 @@ def public_names(package: str) -> str:
 def _summary(value: object) -> str:
     if isinstance(value, str):
         return "The version, as text."
-    if not (inspect.isclass(value) or inspect.isfunction(value)):
+    if not (inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value)):
         return "A type alias."
     return (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
 
@@ -111,6 +124,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "provider-sources": provider_sources,
     "provider-parameters": provider_parameters,
     "ledger-row": ledger_row,
+    "semantic-reasons": semantic_reasons,
     **{f"names.{package}": partial(public_names, package) for package in PACKAGES},
 }
 

@@ -146,6 +146,8 @@ def import_answers(
     with bad_input():
         if (like is None) == (name is None):
             raise ConfigError("say where the answers belong: either --like ENTRY or --name NAME")
+        if name == "":
+            raise ConfigError("--name is empty: give the name that the chain has in cached(..., name=NAME)")
         if like is not None and (given_for_name or message):
             raise ConfigError("--query, --tenant, --user, --version and --message go with --name; --like has its own")
         rows = read_faq(faq)
@@ -172,6 +174,8 @@ def _opened(file: Path, *, new: bool = False) -> Generator[SQLiteStore]:
     with bad_input():
         if not new and not file.is_file():
             raise ConfigError(f"{file}: there is no such file")
+        if not new and not file.stat().st_size:  # opening it would make a cache of it
+            raise ConfigError(f"{file}: the file is empty, so it is no cache")
         with SQLiteStore(file, max_entries=_ROOM, max_bytes=_ROOM) as store:
             yield store
 

@@ -7,8 +7,8 @@ accusation is worse than a missed one.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from headstay.added import entries, joined, read
@@ -21,11 +21,17 @@ from headstay.kept import Kept
 from headstay.layout import Lane, Plan, seams
 from headstay.prompt import Block, Prompt
 from headstay.providers.rules import CacheRules
+from headstay.values import EXAMPLES_TITLE
 
+SHARE_HEAD_STORE = 'share one head store between processes: a file, or head_store="runtime" in an agent'
 _SEAMS = 12
 _OF_NOTES = ("notes", "notes_added", "notes_lost")
 _NOT_CONTENT = (*_OF_NOTES, "note")
 _NUMBERED = re.compile(r"_\d+$")  # the second value of one slot is called name_2
+_KEEP_EXAMPLES = (
+    "the examples changed: keep few_shot= and few_shot_version= as they are for running conversations; a change "
+    "costs each of them one break"
+)
 _PEERS = 6  # heads that widen a reported span; each costs a comparison of two texts
 
 
@@ -291,7 +297,7 @@ def breaks(
     if record.model == lane.model:  # another wire writes the same tools otherwise
         changed += _of_head(store, lane, record, plan, form, replaced or {}, named=bool(changed))
     if record.lane == lane.key:
-        changed += _not_held(before_values, values, per_call or {})
+        changed += _not_held(before_values, values, per_call or {}, _examples_in(plan))
     history = compare_histories(record.trail, plan.trail) if record.trail else None
     if history is not None:
         changed.append(history)
@@ -380,14 +386,14 @@ def _new_head(store: HeadStore, lane: Lane, plan: Plan, form: HeadForm) -> tuple
 
 def _receipt_lost() -> Break:
     remedy = (
-        "send the replies back as they came, with their response_metadata, and share one head store file between "
-        "processes; without its receipt a kept note is gone from the history"
+        f"send the replies back as they came, with their response_metadata, and {SHARE_HEAD_STORE}; without its "
+        "receipt a kept note is gone from the history"
     )
     return Break(Cause.RECEIPT_LOST, "application", "messages", remedy)
 
 
 def _words_lost() -> Break:
-    remedy = "share one head store file between processes; without it the instructions added in place are gone"
+    remedy = f"{SHARE_HEAD_STORE}; without it the instructions added in place are gone"
     return Break(Cause.SYSTEM_TEXT_CHANGED, "application", "system", remedy)
 
 
@@ -412,14 +418,38 @@ def _other_lane(record: CallRecord, lane: Lane) -> Break:
     )
 
 
-def _not_held(before: Mapping[str, str], after: Mapping[str, str], per_call: Mapping[str, str]) -> list[Break]:
+def _examples_in(plan: Plan) -> set[str]:
+    """Return the names of the values that are the examples of a conversation."""
+    return {value.name for value in plan.values if plan.whole[value.block].startswith(EXAMPLES_TITLE)}
+
+
+def of_examples(found: Sequence[Break], plan: Plan, constant: Collection[str]) -> tuple[Break, ...]:
+    """Bring the breaks inside pinned examples together: no `Slot` can be declared there.
+
+    Args:
+        found: The breaks of a request.
+        plan: Its plan.
+        constant: System texts that are pinned examples.
+    """
+    paths = {f"system[{number}]" for number, text in enumerate(plan.whole) if text in constant}
+    told = dict[str, Break]()
+    for one in found:
+        inside = one.path in paths
+        told.setdefault(one.path if inside else repr(one), replace(one, remedy=_KEEP_EXAMPLES) if inside else one)
+    return tuple(told.values())
+
+
+def _not_held(
+    before: Mapping[str, str], after: Mapping[str, str], per_call: Mapping[str, str], examples: Collection[str]
+) -> list[Break]:
     found: list[Break] = []
     for name, value in after.items():
         if name in _NOT_CONTENT or before.get(name, value) == value:
             continue
         what, _, rest = name.partition(":")
         if what == "value":
-            remedy = per_call.get(_NUMBERED.sub("", rest), f'Slot("{{{rest}}}", every="call")')
+            slot = per_call.get(_NUMBERED.sub("", rest), f'Slot("{{{rest}}}", every="call")')
+            remedy = _KEEP_EXAMPLES if rest in examples else slot
             found.append(Break(Cause.VALUE_IN_HEAD, "application", f"semi-static[{rest}]", remedy))
         elif what == "images":
             remedy = "none: the first image of a conversation drops the cached messages; tools and system stay"

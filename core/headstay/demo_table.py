@@ -9,6 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+_NATIVE = "oracle-native"
+_ABOUT_NATIVE = (
+    "oracle puts a late tool at the end of the list, oracle-native appends it to the conversations, as headstay does "
+    "on these models: there headstay can cost less than oracle, and share is of what oracle-native would read."
+)
+
 
 @contextmanager
 def progress(total: int) -> Generator[Callable[[Any, str, int], None]]:
@@ -57,6 +63,8 @@ def show(results: Sequence[Mapping[str, Any]], title: str, prices: str, *, conso
         style="dim",
         soft_wrap=True,
     )
+    if any(result["variant"] == _NATIVE for result in results):
+        out.print(_ABOUT_NATIVE, style="dim", soft_wrap=True)
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -18,7 +18,7 @@ from headstay.account import expected_reads, row_of
 from headstay.added import written
 from headstay.call import Call
 from headstay.canonical import digest, size_of
-from headstay.conversation import Match, NotesHeld, breaks, held, is_unbound, match, renewed, seek
+from headstay.conversation import Match, NotesHeld, breaks, held, is_unbound, match, of_examples, renewed, seek
 from headstay.divergence import HeadForm
 from headstay.errors import ConfigError, PrefixBreak
 from headstay.headstore import CallRecord, HeadStore, LaneState
@@ -278,6 +278,7 @@ class Flow:
         known_by = replace(plan, trail=seen.trail)
         alike = before is not None and before.shared
         unbound = self._place_in_conversation(call, own, known_by, rules, lane, known, where, found, stays, back, alike)
+        call.breaks = of_examples(call.breaks, plan, constant)
         if rules.binds_thinking and prompt.has_thinking:
             if self.settings.verify == "provider":
                 call.body = bind_thinking(call.body, "error", rules)

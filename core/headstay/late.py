@@ -17,7 +17,7 @@ from typing import cast
 from headstay.added import Addition, Place, joined, read, remainder, wording
 from headstay.canonical import size_of, wire_texts
 from headstay.causes import Break, Cause
-from headstay.conversation import Seen, continued
+from headstay.conversation import SHARE_HEAD_STORE, Seen, continued
 from headstay.fingerprint import links, trail
 from headstay.headstore import CallRecord, HeadStore
 from headstay.layout import Lane, seams
@@ -87,7 +87,7 @@ class Settled:
 
 def lost_tool(name: str) -> Break:
     """Name the break that a tool makes which was appended and cannot be sent again."""
-    remedy = "share one head store file between processes; without it the definition of an appended tool is gone"
+    remedy = f"{SHARE_HEAD_STORE}; without it the definition of an appended tool is gone"
     return Break(Cause.TOOL_REMOVED, "application", f"tools[{name}]", remedy)
 
 

@@ -7,6 +7,7 @@ the messages themselves, and settings that show more. Both give the same turns.
 import ast
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -34,7 +35,9 @@ _ROLES: dict[str, Role] = {
 _SAID = ("function_call", "refusal")
 """What of a reply's `additional_kwargs` is sent again; the rest is what the provider said beside it."""
 _TEXTS = ("text", "input_text", "output_text")
+_UNDER = ("tool_calls", "invalid_tool_calls")
 _CALLS = ("tool_use", "tool_call", "function_call")
+"""Blocks of a content that a reply also holds under the former names."""
 _MEDIA = frozenset(
     {
         "image",
@@ -56,7 +59,7 @@ _MEDIA = frozenset(
     }
 )
 _REFERENCES = ("file_id", "fileId", "file_uri", "fileUri")
-_PLACES = ("http://", "https://", "gs://", "s3://", "file://")
+_PLACE = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
 # Names of runs and messages, and what a provider reports: no part of what is asked.
 _NOT_ASKED = frozenset({"id", "index", "tool_call_id", "call_id", "cache_control", "prompt_cache_breakpoint"})
 # What says how a model is reached, and not what it answers.
@@ -79,7 +82,7 @@ def from_strings(prompt: str, llm_string: str) -> AskedRequest:
     asked = AskedRequest(turns=(), settings=settings, opaque=opaque, generations=_generations(made, given))
     try:
         items: Any = json.loads(prompt)
-    except ValueError:
+    except (ValueError, RecursionError):
         items = None
     held = cast("list[object]", items) if isinstance(items, list) else []
     if not held or not all(map(_is_message, held)):
@@ -119,7 +122,11 @@ def without_idle_values(asked: AskedRequest, declared: Declared) -> AskedRequest
 
 
 def _is_message(item: Any) -> bool:
-    return isinstance(item, dict) and isinstance(cast("dict[str, Any]", item).get("kwargs"), dict)
+    """Whether it is a message as LangChain writes it; a prompt of a completion model may be any JSON."""
+    known = cast("dict[str, Any]", item) if isinstance(item, dict) else dict[str, Any]()
+    fields: Any = known.get("kwargs")
+    written = known.get("lc") == 1 and known.get("type") == "constructor" and isinstance(fields, dict)
+    return written and isinstance(cast("dict[str, Any]", fields).get("content", ""), (str, list))
 
 
 def _declared(fields: Sequence[Mapping[str, Any]]) -> str | None:
@@ -175,8 +182,10 @@ def _turn(fields: Mapping[str, Any], answers: int | None) -> Turn:
     role = _ROLES.get(str(fields.get("role", "")) if kind == "chat" else kind, "assistant")
     content: Any = fields.get("content") or ""
     blocks: list[Any] = [content] if isinstance(content, str) else list(content)
-    texts, rest, unhashed = _read_blocks(blocks, keep=() if role == "assistant" else ("extras",))
-    for name in ("tool_calls", "invalid_tool_calls"):
+    said = role == "assistant"
+    calls = any(fields.get(name) for name in _UNDER)
+    texts, rest, unhashed = _read_blocks(blocks, said=said, passed_over=_CALLS if calls else ())
+    for name in _UNDER:
         rest += [{"call": call.get("name"), "args": call.get("args")} for call in fields.get(name) or ()]
     rest += [{name: fields[name]} for name in ("name", "status", "role") if fields.get(name)]
     if answers is not None:
@@ -184,14 +193,22 @@ def _turn(fields: Mapping[str, Any], answers: int | None) -> Turn:
     if kind not in _ROLES:
         rest.append({"type": kind})
     extra: dict[str, Any] = dict(fields.get("additional_kwargs") or {})
-    extra = {name: extra[name] for name in extra if name != OWN and (role != "assistant" or name in _SAID)}
+    extra = {name: extra[name] for name in extra if name != OWN and (not said or name in _SAID)}
     if extra:
-        rest.append(_asked(extra))
+        rest.append(_asked(extra, said=said))
     return Turn(role, "\n".join(texts), meaning_text(rest) if rest else "", unhashed=unhashed)
 
 
-def _read_blocks(blocks: Sequence[Any], *, keep: Sequence[str]) -> tuple[list[str], list[object], bool]:
-    """Return the texts of some blocks, the rest with the places of the texts in it, and whether content is unknown."""
+def _read_blocks(
+    blocks: Sequence[Any], *, said: bool, passed_over: Sequence[str]
+) -> tuple[list[str], list[object], bool]:
+    """Return the texts of some blocks, the rest with the places of the texts in it, and whether content is unknown.
+
+    Args:
+        blocks: The content of a message.
+        said: Whether a model said it.
+        passed_over: Types of blocks that are read elsewhere.
+    """
     texts: list[str] = []
     rest: list[object] = []
     unhashed = False
@@ -204,18 +221,23 @@ def _read_blocks(blocks: Sequence[Any], *, keep: Sequence[str]) -> tuple[list[st
         if known.get("type") in _TEXTS and isinstance(known.get("text"), str):
             texts.append(known["text"])
             rest.append("text")
-        elif known.get("type") not in _CALLS:  # these stand under tool_calls
+        elif known.get("type") not in passed_over:
             unhashed = unhashed or _by_reference(known)
-            rest.append(_asked({name: item for name, item in known.items() if name != "extras" or name in keep}))
+            rest.append(_asked({name: known[name] for name in known if name != "extras" or not said}, said=said))
     return texts, rest if len(rest) > len(texts) else [], unhashed
 
 
-def _asked(value: Any) -> Any:
-    """Leave out what names a run; bytes stand in by their hash."""
+def _asked(value: Any, *, said: bool, inside: bool = False) -> Any:
+    """Leave out what names a run; bytes stand in by their hash.
+
+    Further inside of what no model said, an `id` names a thing that is asked about.
+    """
     if isinstance(value, Mapping):
-        return {name: _asked(item) for name, item in cast("Mapping[str, Any]", value).items() if name not in _NOT_ASKED}
+        left_out = _NOT_ASKED if said or not inside else ()
+        items = cast("Mapping[str, Any]", value).items()
+        return {name: _asked(item, said=said, inside=True) for name, item in items if name not in left_out}
     if isinstance(value, (list, tuple)):
-        return [_asked(item) for item in cast("Sequence[Any]", value)]
+        return [_asked(item, said=said, inside=True) for item in cast("Sequence[Any]", value)]
     if isinstance(value, str) and len(value) > 1024:  # media as base64
         return {"sha256": hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()}
     return value
@@ -234,6 +256,6 @@ def _by_reference(block: Mapping[str, Any]) -> bool:
             held += [(item, in_media) for item in known.values()]
         elif isinstance(one, (list, tuple)):
             held += [(item, in_media) for item in cast("Sequence[Any]", one)]
-        elif in_media and isinstance(one, str) and one.startswith(_PLACES):
+        elif in_media and isinstance(one, str) and _PLACE.match(one):
             return True
     return False

@@ -3,8 +3,10 @@
 import logging
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, message_chunk_to_message
@@ -21,17 +23,22 @@ from headstay.errors import ConfigError
 from headstay.semantic.answer import Answer
 from headstay.semantic.chain import named
 from headstay.semantic.lookup import Lookup
+from headstay.semantic.policy import check_name
 from headstay.semantic.reasons import Reason
 from headstay.semantic.request import AskedRequest
 from langchain_headstay.chain_content import ChainContent
 from langchain_headstay.chain_identity import chain_identity, unseen_classes
-from langchain_headstay.chain_input import Query, asked_of, messages_in
+from langchain_headstay.chain_input import Query, asked_of, messages_in, missing_in
 from langchain_headstay.chain_watch import Watch
+from langchain_headstay.given import check_named, given_as
 from langchain_headstay.kept_values import from_json, text_in, to_json
 from langchain_headstay.replay import answer_of, pieces_of
 from langchain_headstay.semantic_cache import Named, SemanticCache, read_names
 
 _NOTHING: Any = object()
+_OF_A_RUN = ("__", "checkpoint_", "langgraph_", "lc_", "ls_")
+"""How names in a config begin that LangChain and LangGraph set for each run."""
+_MOST_SAID = 16
 _FOLLOWS = "follows"
 """Says of a kept state of a graph that the messages of the input come before those that are kept."""
 
@@ -46,7 +53,7 @@ def cached(
     version: Named = None,
     tenant: Named = None,
     name: str | None = None,
-) -> Runnable[Any, Any]:
+) -> "CachedRunnable":
     """Keep a chain's answers under the bare question: a hit skips retrieval and model.
 
     Everything else of the input must be identical. The answer is only as fresh as the documents behind it: give
@@ -63,17 +70,20 @@ def cached(
             content.
 
     Returns:
-        A runnable of the same input and output.
+        A runnable of the same input and output; `explain(input)` of it says what would be decided, and why.
 
     Raises:
         ConfigError: A setting cannot work.
     """
     if not isinstance(cast("object", runnable), Runnable):
-        raise ConfigError(f"cached({type(runnable).__name__}): give a runnable, such as a chain or an agent")
+        raise ConfigError(f"cached({given_as(runnable)}): give a runnable, such as a chain or an agent")
     if not isinstance(cast("object", cache), SemanticCache):
-        raise ConfigError(f"cached(cache={type(cache).__name__}): give a SemanticCache")
-    if query is not None and not isinstance(query, str) and not callable(query):
+        raise ConfigError(f"cached(cache={given_as(cache)}): give a SemanticCache, such as SemanticCache('answers.db')")
+    if query == "" or not (query is None or isinstance(query, str) or callable(query)):
         raise ConfigError(f"cached(query={query!r}): give a key of the input, a callable on it, or None")
+    check_name("cached: name", name)
+    for setting, value in (("version", version), ("tenant", tenant)):
+        check_named(f"cached: {setting}", value)
     return CachedRunnable(runnable, cache=cache, query=query, names={"version": version, "tenant": tenant}, name=name)
 
 
@@ -92,6 +102,8 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
     _names: dict[str, Named] = PrivateAttr()
     _chain: str = PrivateAttr()
     _fields: frozenset[str] | None = PrivateAttr()
+    _graph: bool = PrivateAttr()
+    _said: set[str] = PrivateAttr()
 
     def __init__(
         self,
@@ -107,6 +119,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
         self._cache, self._query, self._names = cache, query, names
         identity, content = chain_identity(bound)
         self._chain = named(name) if name is not None else f"content {identity}"
+        self._graph, self._said = content.holds_graph, set()
         # What can read any value of the config may answer by any of them.
         self._fields = None if content.reads_config else frozenset(spec.id for spec in bound.config_specs)
         _check(content, shared=name is not None)
@@ -145,7 +158,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002 - LangChain's name
         """Replay the kept answer, or hand the chain's stream on and keep it when it has ended."""
         config = ensure_config(config)
-        lookup, flight = self._cache.engine.join(partial(self._ask, input, config, kwargs))
+        lookup, flight = self._cache.engine.join(partial(self._ask, input, config, kwargs, streamed=True))
         try:
             if lookup.entry is not None:
                 yield from self._transform_stream_with_config(
@@ -154,7 +167,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
                 return
             watch, chunks = Watch(), list[Any]()
             for chunk in self.bound.stream(input, _watched(config, watch), **kwargs):
-                chunks.append(chunk)
+                chunks.append(_own(chunk))
                 yield chunk
             self._kept(lookup, watch, input, _sum(chunks))
         finally:
@@ -164,7 +177,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002 - LangChain's name
         """Replay the kept answer, or hand the chain's stream on and keep it when it has ended."""
         config = ensure_config(config)
-        lookup, flight = await self._cache.engine.ajoin(partial(self._ask, input, config, kwargs))
+        lookup, flight = await self._cache.engine.ajoin(partial(self._ask, input, config, kwargs, streamed=True))
         try:
             if lookup.entry is not None:
                 async for piece in self._atransform_stream_with_config(
@@ -174,12 +187,25 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
                 return
             watch, chunks = Watch(), list[Any]()
             async for chunk in self.bound.astream(input, _watched(config, watch), **kwargs):
-                chunks.append(chunk)
+                chunks.append(_own(chunk))
                 yield chunk
             await to_thread(self._kept, lookup, watch, input, _sum(chunks))
         finally:
             if flight is not None:
                 await to_thread(flight.land)
+
+    def explain(self, input: Any, config: RunnableConfig | None = None) -> str:  # noqa: A002 - LangChain's name
+        """Say what would be decided about an input, and why; nothing is counted or served, and the chain does not run.
+
+        Args:
+            input: The input.
+            config: The caller's config.
+        """
+        config = ensure_config(config)
+        asked, refused = self._request(input, config, {}, streamed=False)
+        if refused is None:
+            asked, refused = self._cache.named(asked, config)
+        return self._cache.engine.explain(asked, refused=refused).explain()
 
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
@@ -212,29 +238,46 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
         """Draw the chain."""
         return self.bound.get_graph(config)
 
-    def _ask(self, given: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Lookup:
-        engine = self._cache.engine
+    def _ask(self, given: Any, config: RunnableConfig, kwargs: Mapping[str, Any], *, streamed: bool = False) -> Lookup:
+        asked, refused = self._request(given, config, kwargs, streamed=streamed)
+        if refused is not None:
+            return self._cache.engine.look_up(asked, refused=refused, count=False)
+        return self._cache.ask(asked, config, make=partial(_value_of, given), count=False)
+
+    def _request(
+        self, given: Any, config: RunnableConfig, kwargs: Mapping[str, Any], *, streamed: bool
+    ) -> tuple[AskedRequest, Reason | None]:
+        """Read an input, or say why it is not answered."""
         try:
-            asked = self._asked(given, config, kwargs)
-        except Exception as problem:  # noqa: BLE001 - the application's callable; its call goes on without the cache
-            _log.warning("query= raised %s; the call went on without the cache", type(problem).__name__)
-            return engine.look_up(AskedRequest(turns=()), refused=Reason.INTERNAL_ERROR, count=False)
+            asked = self._asked(given, config, kwargs, streamed=streamed)
+            missing = missing_in(given, self._query)
+        except Exception as problem:  # noqa: BLE001 - the application's callable and input; its call goes on
+            _log.warning("query= or the input raised %s; the call went on without the cache", type(problem).__name__)
+            return AskedRequest(turns=()), Reason.INTERNAL_ERROR
+        if missing and missing not in self._said and len(self._said) < _MOST_SAID:
+            self._said.add(missing)
+            _log.warning("cached(query=%r): %s; the call went on without the cache", self._query, missing)
+        if missing or not asked.turns:
+            return asked, Reason.NO_QUERY
         names, refused = read_names(self._names, config)
         if refused is None and callable(self._names["tenant"]) and names["tenant"] is None:
             refused = Reason.NO_TENANT
-        if refused is not None:
-            return engine.look_up(asked, refused=refused, count=False)
-        asked = asked.named(tenant=names["tenant"], user=None, version=names["version"])
-        return self._cache.ask(asked, config, make=partial(_value_of, given), count=False)
+        return asked.named(tenant=names["tenant"], user=None, version=names["version"]), refused
 
-    def _asked(self, given: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> AskedRequest:
+    def _asked(self, given: Any, config: RunnableConfig, kwargs: Mapping[str, Any], *, streamed: bool) -> AskedRequest:
         """Read an input with what of the config the chain can see."""
         held = config.get("configurable") or {}
+        around: dict[str, Any] = {"given": dict(kwargs)}
         if self._fields is None:
-            chosen = {name: item for name, item in held.items() if not name.startswith(("__", "checkpoint_"))}
+            around["configurable"] = {name: item for name, item in held.items() if not name.startswith(_OF_A_RUN)}
+            told = (config.get("metadata") or {}).items()
+            if seen := {name: item for name, item in told if name not in held and not name.startswith(_OF_A_RUN)}:
+                around["metadata"] = seen
         else:
-            chosen = {name: item for name, item in held.items() if name in self._fields}
-        return asked_of(self._chain, given, self._query, {"given": dict(kwargs), "configurable": chosen})
+            around["configurable"] = {name: item for name, item in held.items() if name in self._fields}
+        if streamed and self._graph:  # a graph streams what each node changed, and returns its state
+            around["streamed"] = True
+        return asked_of(self._chain, given, self._query, around)
 
     def _kept(self, lookup: Lookup, watch: Watch, given: Any, answer: Any) -> Any:
         """Keep an answer, if every call behind it ended normally."""
@@ -250,7 +293,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
         try:
             body = {"value": to_json(kept), _FOLLOWS: tail is not None}
             made = answer_of(reply) if reply else Answer(text_in(tail[-1] if tail else answer))
-        except (TypeError, ValueError):
+        except Exception:  # noqa: BLE001 - whatever an application returns, it is the caller's first
             self._cache.engine.refuse(lookup, Reason.NOT_ADMITTED_FORM)
             return answer
         made = replace(made, body=body, input_tokens=watch.input_tokens, output_tokens=watch.output_tokens)
@@ -333,9 +376,17 @@ async def _pieces(value: Any) -> AsyncIterator[Any]:
         yield piece
 
 
+def _own(chunk: Any) -> Any:
+    """Copy a chunk: whoever gets it may change it."""
+    if isinstance(chunk, BaseMessage):
+        return chunk.model_copy()
+    own: Any = chunk
+    return copy(own) if isinstance(chunk, (dict, list)) else own
+
+
 def _sum(chunks: Sequence[Any]) -> Any:
     """Add the chunks of a stream up, as LangChain does; `_NOTHING` where they do not add up."""
-    if not chunks:
+    if not chunks or not _are_parts(chunks):
         return _NOTHING
     whole = chunks[0]
     try:
@@ -346,3 +397,15 @@ def _sum(chunks: Sequence[Any]) -> Any:
     if isinstance(whole, BaseMessageChunk):
         return message_chunk_to_message(whole)
     return dict(cast("dict[str, Any]", whole)) if isinstance(whole, AddableDict) else whole
+
+
+def _are_parts(chunks: Sequence[Any]) -> bool:
+    """Whether chunks are parts of one value; JSON parsers stream it as far as it is known, again and again."""
+    given = [chunk for chunk in chunks if chunk is not None and chunk != ""]
+    if len(given) < 2 or all(isinstance(chunk, BaseMessageChunk) for chunk in given):
+        return True
+    if all(isinstance(chunk, AddableDict) for chunk in given):
+        names = dict.fromkeys(name for chunk in given for name in chunk)
+        return all(_are_parts([chunk.get(name) for chunk in given]) for name in names)
+    texts = [chunk for chunk in given if isinstance(chunk, str)]
+    return len(texts) == len(given) and not all(later.startswith(earlier) for earlier, later in pairwise(texts))

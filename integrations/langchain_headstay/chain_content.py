@@ -34,8 +34,13 @@ _PLAIN_TYPES = (re.Pattern, types.GenericAlias, types.UnionType)
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 _MEMBERS: tuple[type, ...] = (types.FunctionType, classmethod, staticmethod, property, str, int, float, tuple)
-_WITHOUT_CONTENT = frozenset({"lock", "RLock", "Logger", "RootLogger", "LoggerAdapter", "ellipsis", "object"})
+_FIELDS: tuple[type, ...] = (types.MemberDescriptorType, types.GetSetDescriptorType, type(inspect.ArgInfo.args))
+"""What a class with slots, or a named tuple, has for each of its fields."""
+_WITHOUT_CONTENT = frozenset(
+    ("lock", "RLock", "Logger", "RootLogger", "LoggerAdapter", "ellipsis", "object", "_HAS_DEFAULT_FACTORY_CLASS")
+)
 _READS_CONFIG = frozenset({"ensure_config", "get_config", "var_child_runnable_config"})
+_READS_RUN = frozenset({"metadata", "inheritable_metadata", "tags", "inheritable_tags"})
 _FRAMEWORKS = ("langchain", "langgraph", "langsmith", "pydantic", "headstay")
 _MOST_PARTS = 20_000
 _SITE = tuple({str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib")})
@@ -47,12 +52,13 @@ class ChainContent:
     Attributes:
         opaque: The parts that have no content to compare.
         reads_config: Whether something in it can read any value of the caller's config.
+        holds_graph: Whether a compiled graph is in it, whose stream adds up to another value than its answer.
         keeps_history: What in it keeps a conversation of its own, by its class, or an empty text.
     """
 
     def __init__(self) -> None:
         self.opaque: list[object] = []
-        self.reads_config = False
+        self.reads_config = self.holds_graph = False
         self.keeps_history = ""
         self._under_way: set[int] = set()
         self._parts = 0
@@ -75,7 +81,7 @@ class ChainContent:
 
     def secrets_of(self, model: object) -> list[str]:
         """Return the hashes of a model's credentials: two accounts share no answers, and no key holds a secret."""
-        held: dict[str, object] = dict(vars(model)) if hasattr(model, "__dict__") else {}
+        held = _held(model)
         secrets = {name: value for name, value in held.items() if isinstance(value, SecretStr)}
         return [digest("secret", name, secrets[name].get_secret_value()).hex() for name in sorted(secrets)]
 
@@ -89,7 +95,8 @@ class ChainContent:
         if isinstance(value, type):
             return self._class(value)
         if isinstance(value, (*_PLAIN, *_PLAIN_TYPES)) or type(cast("object", value)).__module__ == "typing":
-            return {"class": class_name(type(cast("object", value))), "value": repr(cast("object", value))}
+            shown = [value.name, self.describe(value.value)] if isinstance(value, Enum) else repr(cast("object", value))
+            return {"class": class_name(type(cast("object", value))), "value": shown}
         return self._made(value)
 
     def _items(self, value: Any) -> object:
@@ -109,7 +116,8 @@ class ChainContent:
         if isinstance(value, BaseModel):
             held = _fields(value, private=not self._is_library(kind.__module__))
         elif is_dataclass(value):
-            held = {field.name: getattr(value, field.name) for field in fields(value)}
+            made = {name: item for name, item in _held(value).items() if not _is_computed(kind, name)}
+            held = {**made, **{field.name: getattr(value, field.name, None) for field in fields(value)}}
         elif kind.__module__.startswith("langchain_core.") and isinstance(value, Runnable):  # as RunnableLambda is
             held = {name: item for name, item in vars(value).items() if not _is_computed(kind, name)}
         elif kind.__name__ in _WITHOUT_CONTENT and self._is_library(kind.__module__):
@@ -134,7 +142,7 @@ class ChainContent:
         if isinstance(value, RunnableWithMessageHistory):
             self.keeps_history = self.keeps_history or class_name(type(value))
         if hasattr(value, "get_state") and hasattr(value, "checkpointer"):  # a compiled graph
-            self.reads_config = True
+            self.reads_config = self.holds_graph = True
             if getattr(value, "checkpointer", None):
                 self.keeps_history = self.keeps_history or class_name(type(value))
 
@@ -142,9 +150,13 @@ class ChainContent:
         """Describe a class: a library's by its name, the application's own by its code too."""
         told: dict[str, object] = {"class": class_name(kind), "schema": _schema(kind)}
         if not self._is_library(kind.__module__):
-            held: dict[str, object] = {name: item for name, item in vars(kind).items() if isinstance(item, _MEMBERS)}
+            held: dict[str, object] = {name: item for name, item in vars(kind).items() if _is_member(name, item)}
             with self._within(kind.__module__):
                 told["code"] = self.describe({name: _unwrapped(held[name]) for name in sorted(held)})
+                told["bases"] = [
+                    class_name(base) if self._is_library(base.__module__) else self.describe(base)
+                    for base in kind.__bases__
+                ]
         return told
 
     def _code(self, function: Any) -> object:
@@ -169,7 +181,8 @@ class ChainContent:
         """Describe a function by its code and constants, its defaults, and what it closes over and refers to."""
         code = function.__code__
         arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        self.reads_config = self.reads_config or "config" in arguments
+        told_of_run = "run_manager" in arguments and not _READS_RUN.isdisjoint(code.co_names)
+        self.reads_config = self.reads_config or "config" in arguments or told_of_run
         told: dict[str, object] = {"function": f"{function.__module__}.{function.__qualname__}"}
         if not self._is_library(function.__module__):
             told["code"] = self.describe(code)
@@ -234,6 +247,10 @@ def _fields(value: BaseModel, *, private: bool) -> dict[str, object]:
     return held
 
 
+def _held(value: object) -> dict[str, object]:
+    return dict(vars(value)) if hasattr(value, "__dict__") else {}
+
+
 def _schema(kind: type) -> object:
     if not issubclass(kind, BaseModel) or issubclass(kind, Runnable):
         return None
@@ -248,9 +265,18 @@ def _is_computed(kind: type, name: str) -> bool:
     return isinstance(inspect.getattr_static(kind, name, None), (property, functools.cached_property))
 
 
+def _is_member(name: str, item: object) -> bool:
+    """Whether what a class has under a name is the application's: its methods and constants of any kind."""
+    if name.startswith("__") or name == "_abc_impl":
+        return isinstance(item, _MEMBERS)
+    return not isinstance(item, _FIELDS)
+
+
 def _unwrapped(member: object) -> object:
     if isinstance(member, (classmethod, staticmethod)):
         return cast("Any", member).__func__
+    if isinstance(member, functools.cached_property):
+        return cast("Any", member).func
     return [member.fget, member.fset] if isinstance(member, property) else member
 
 

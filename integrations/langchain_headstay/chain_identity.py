@@ -6,16 +6,17 @@ client, a vector store, a compiled graph) is only itself: it shares with nothing
 
 import weakref
 from collections.abc import Callable, Sequence
-from threading import Lock
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 
 from headstay.canonical import digest, meaning_text
+from headstay.semantic.forking import ForkedLock
 from langchain_headstay.chain_content import ChainContent, class_name
 
+_MOST_KNOWN = 1_024
 _known: list[tuple[tuple[Callable[[], object], ...], str]] = []
-_lock = Lock()
+_lock = ForkedLock()
 
 
 def chain_identity(chain: object) -> tuple[str, ChainContent]:
@@ -59,6 +60,7 @@ def _name_of(parts: Sequence[object]) -> str:
                 return name
         name = uuid4().hex
         _known.append((tuple(map(_hold, parts)), name))
+        del _known[:-_MOST_KNOWN]  # who is dropped gets another name, and so no answer of before
     return name
 
 

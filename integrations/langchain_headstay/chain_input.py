@@ -1,6 +1,6 @@
 """An input to a chain, as the semantic cache sees it: the question, and everything else, which must be identical."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,6 +12,8 @@ from langchain_core.prompt_values import PromptValue
 from headstay.semantic.chain import chain_request
 from headstay.semantic.request import AskedRequest, read_settings
 from langchain_headstay.asked import from_messages
+from langchain_headstay.chain_content import ChainContent, class_name
+from langchain_headstay.chain_identity import unseen_classes
 
 Query = str | Callable[[Any], str | None] | None
 
@@ -27,16 +29,17 @@ def asked_of(chain: str, given: Any, query: Query, around: Mapping[str, object])
     """
     question = _question(given, query)
     conversation = messages_in(given)
+    beside, unseen = _plain(around)
     if conversation is None:
-        plain, unhashed = _plain(given)
-        asked = chain_request(chain, plain, question, around, key=query if isinstance(query, str) else None)
+        plain, unknown = _plain(given)
+        asked = chain_request(chain, plain, question, beside, key=query if isinstance(query, str) else None)
     else:
         held, rest = conversation
-        plain, unhashed = _plain(rest)
+        plain, unknown = _plain(rest)
         made = from_messages(held, "", {})
-        settings, opaque = read_settings({"chain": chain, **around, "rest": plain})
+        settings, opaque = read_settings({"chain": chain, **beside, "rest": plain})
         asked = replace(made, settings=settings, opaque=opaque or made.opaque, query=question or made.query)
-    return replace(asked, opaque=asked.opaque or "an image or file by reference") if unhashed else asked
+    return replace(asked, opaque=asked.opaque or unknown or unseen)
 
 
 def messages_in(given: Any) -> tuple[list[BaseMessage], dict[str, Any]] | None:
@@ -62,25 +65,51 @@ def messages_in(given: Any) -> tuple[list[BaseMessage], dict[str, Any]] | None:
 
 def _question(given: Any, query: Query) -> str | None:
     if callable(query):
-        return query(given)
+        found = cast("object", query(given))
+        return found if isinstance(found, str) else None
     if query is None:
         return None
     held = cast("Mapping[str, Any]", given).get(query) if isinstance(given, Mapping) else None
     return held if isinstance(held, str) else None
 
 
-def _plain(value: Any) -> tuple[Any, bool]:
-    """Return an input without the names of runs in its messages, and whether it points at unknown content."""
+def missing_in(given: Any, query: Query) -> str:
+    """Say what is wrong where a mapping has no text under the key that `query` is, or nothing.
+
+    Args:
+        given: The input.
+        query: Where the question is.
+    """
+    if not isinstance(query, str) or not isinstance(given, Mapping):
+        return ""
+    held = cast("Mapping[object, object]", given)
+    if query not in held:
+        return f"{query!r} is no key of the input; it has: {', '.join(map(str, held)) or 'none'}"
+    text = held[query]
+    return "" if isinstance(text, str) and text.strip() else f"the input has no text under {query!r}"
+
+
+def _plain(value: Any) -> tuple[Any, str]:
+    """Return an input without the names of runs in its messages, and what in it has content that is not known."""
     if isinstance(value, BaseMessage):
         (turn,) = from_messages([value], "", {}).turns
-        return [turn.role, turn.text, turn.other], turn.unhashed
+        return [turn.role, turn.text, turn.other], "an image or file by reference" if turn.unhashed else ""
     if isinstance(value, Document):
-        plain, unhashed = _plain(value.metadata)
-        return {"document": value.page_content, "metadata": plain}, unhashed
+        plain, unknown = _plain(value.metadata)
+        return {"document": value.page_content, "metadata": plain}, unknown
     if isinstance(value, Mapping):
         pairs = {name: _plain(item) for name, item in cast("Mapping[object, object]", value).items()}
-        return {name: plain for name, (plain, _) in pairs.items()}, any(unhashed for _, unhashed in pairs.values())
+        return {name: plain for name, (plain, _) in pairs.items()}, _first(unknown for _, unknown in pairs.values())
     if isinstance(value, (list, tuple)):
         items = [_plain(item) for item in cast("Sequence[Any]", value)]
-        return [plain for plain, _ in items], any(unhashed for _, unhashed in items)
-    return value, False
+        return [plain for plain, _ in items], _first(unknown for _, unknown in items)
+    if value is None or isinstance(value, (str, int, float, bytes, bytearray)) or type(value) is object:
+        return value, ""
+    # An object by all its fields: a dump of a pydantic one leaves some out, and stars stand for a secret.
+    content = ChainContent()
+    plain, kind = content.describe(value), class_name(type(cast("object", value)))
+    return plain, ", ".join(unseen_classes(content)) or (kind if content.reads_config else "")
+
+
+def _first(unknown: Iterable[str]) -> str:
+    return next(filter(None, unknown), "")

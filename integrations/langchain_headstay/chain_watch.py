@@ -31,7 +31,7 @@ class Watch(BaseCallbackHandler):
         for generations in response.generations:
             try:
                 answer = answer_of(generations)
-            except (TypeError, ValueError):
+            except (AttributeError, RecursionError, TypeError, ValueError):
                 continue
             refused = not_admitted(replace(answer, text=answer.text or "called"), tool_calls=True)
             with self._lock:

@@ -1,7 +1,7 @@
 """Who a call is made for: the tenant, the thread and the per-call text, from the caller's config."""
 
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -74,6 +74,58 @@ def caller_config(run_manager: Any = None) -> RunnableConfig:
     config = _caller.get() or _later.get(getattr(run_manager, "run_id", None) or _NOBODY) or ensure_config()
     merged = {**(metadata or {}), **(config.get("metadata") or {})}
     return cast("RunnableConfig", {**config, "metadata": merged})
+
+
+def config_of_this_call() -> RunnableConfig | None:
+    """Return the config of the very call under way, or None where only an outer one is known.
+
+    LangChain hands its caches no config. An instrumented model keeps it; behind any other model the config at hand is
+    that of the chain around it, which may be another's.
+    """
+    return _caller.get()
+
+
+class NoConfig(dict[str, Any]):
+    """Stands for a config that is not known, and notes whether something in it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = False
+
+    def __getitem__(self, key: str) -> Any:
+        """Note it; there is nothing."""
+        self.asked = True
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        """Note it; there is nothing."""
+        self.asked = True
+        return False
+
+    def __iter__(self) -> Iterator[str]:
+        """Note it; there is nothing."""
+        self.asked = True
+        return iter(())
+
+    def get(self, key: str, default: Any = None, /) -> Any:  # noqa: ARG002 - the signature of a mapping
+        """Note it; there is nothing."""
+        self.asked = True
+        return default
+
+    def keys(self) -> Any:
+        """Note it; there is nothing."""
+        self.asked = True
+        return super().keys()
+
+    def items(self) -> Any:
+        """Note it; there is nothing."""
+        self.asked = True
+        return super().items()
+
+    def values(self) -> Any:
+        """Note it; there is nothing."""
+        self.asked = True
+        return super().values()
 
 
 def tenant_of(given: Tenant, config: Any) -> str | None:

@@ -32,6 +32,7 @@ from langchain_headstay.ticket import (
     afirst_within,
     arrange_messages,
     arrange_payload,
+    beside,
     builds_payload,
     first_within,
     model_name,
@@ -300,6 +301,10 @@ class Instrumented(KeepsCaller):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "Instrumented":
         """Copy the model deeply; stores and ledger are shared."""
         return cast("Instrumented", _copy(copy.deepcopy(_bare(self), memo), self.headstay_binding))
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        """Tell LangChain's own caches what a call adds: neither messages nor settings show tail and tenant."""
+        return super()._get_llm_string(stop=stop, **kwargs, **beside(self.headstay_binding))
 
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, cast
+from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -28,13 +29,15 @@ from headstay.headstore import HeadStore
 from headstay.ledger import Ledger
 from headstay.semantic.lookup import Lookup
 from headstay.semantic.reasons import Reason
+from headstay.semantic.request import AskedRequest
 from headstay.slots import Slot
 from langchain_headstay import answering
 from langchain_headstay.asked import from_messages, without_idle_values
 from langchain_headstay.chain_identity import model_content
+from langchain_headstay.given import given_as
 from langchain_headstay.identity import Tail, Tenant, caller_config
 from langchain_headstay.instrument import Instrumented, KeepsCaller, cache_aware, check_model
-from langchain_headstay.semantic_cache import SemanticCache, read_names
+from langchain_headstay.semantic_cache import SemanticCache, read_names, read_request
 from langchain_headstay.templates import TemplateLike
 
 _ADOPTED = ("cache", "callbacks", "custom_get_token_ids", "disable_streaming", "metadata", "output_version")
@@ -95,9 +98,12 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
             settings["model"] = model
             for name in (*_ADOPTED, *_ADOPTED_TOO):
                 settings.setdefault(name, getattr(model, name, None))
+        affects: object = settings.get("tail_affects_answer", True)
+        if not isinstance(affects, bool):  # pydantic would take "no"
+            raise ConfigError(f"tail_affects_answer={affects!r}: say True or False")
         super().__init__(**settings)
         if self.semantic_cache is not None and not isinstance(cast("object", self.semantic_cache), SemanticCache):
-            given = type(self.semantic_cache).__name__
+            given = given_as(self.semantic_cache)
             raise ConfigError(f"semantic_cache={given}: give a SemanticCache, such as SemanticCache('answers.db')")
         # Made here where none is given, so that every copy of this model shares them.
         self.head_store = HeadStore() if self.head_store is None else self.head_store
@@ -167,7 +173,13 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         return self._inner._get_ls_params(stop=stop, **kwargs)
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        return self._inner._get_llm_string(stop=stop, **kwargs)
+        """Tell LangChain's own caches what is added to each request, too: they see neither tail nor tenant."""
+        names, refused = self._names(caller_config())
+        added = {"headstay_unknown": uuid4().hex} if refused is not None else names  # found by no other call
+        if not self.tail_affects_answer:
+            added.pop("tail", None)
+        more = {f"headstay_{name}": value for name, value in added.items() if value}
+        return self.model._get_llm_string(stop=stop, **kwargs, **more)
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         return self._inner._get_invocation_params(stop=stop, **kwargs)
@@ -303,18 +315,40 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
 
     def _ask(self, messages: list[BaseMessage], given: Mapping[str, Any], config: RunnableConfig) -> Lookup:
         cache = cast("SemanticCache", self.semantic_cache)
-        asked = from_messages(messages, self._inner._get_llm_string(), {**given, "model content": self._content})
-        asked = without_idle_values(asked, cast("Instrumented", self._inner).headstay_binding.flow.settings.declared)
+        asked, refused = self.request_of(messages, given, config)
+        if refused is not None:
+            return cache.engine.look_up(asked, refused=refused, count=False)
+        make = partial(answering.reply_of, schema=given.get("response_format"))
+        return cache.ask(asked, config, make=make, count=False)
+
+    def request_of(
+        self, messages: Sequence[BaseMessage], given: Mapping[str, Any], config: RunnableConfig
+    ) -> tuple[AskedRequest, Reason | None]:
+        """Read a request as the semantic cache does, before anything is arranged, or say why it is not answered.
+
+        Args:
+            messages: The messages.
+            given: The call's own settings.
+            config: The caller's config.
+        """
+        asked, refused = read_request(partial(self._read, messages, given))
+        names, unknown = self._names(config)
+        if refused is not None or unknown is not None:
+            return asked, refused or unknown
+        tail = names["tail"]
+        exact = {"tail": tail} if tail and self.tail_affects_answer else dict[str, str]()
+        return replace(asked, tenant=names["tenant"], exact_fields=exact), None
+
+    def _read(self, messages: Sequence[BaseMessage], given: Mapping[str, Any]) -> AskedRequest:
+        asked = from_messages(messages, self.model._get_llm_string(), {**given, "model content": self._content})
+        return without_idle_values(asked, cast("Instrumented", self._inner).headstay_binding.flow.settings.declared)
+
+    def _names(self, config: RunnableConfig) -> tuple[dict[str, str | None], Reason | None]:
+        """Return tenant and tail of a call, or why they are not known."""
         names, refused = read_names({"tenant": self.tenant, "tail": self.tail}, config)
         if refused is None and callable(self.tenant) and names["tenant"] is None:
             refused = Reason.NO_TENANT
-        if refused is not None:
-            return cache.engine.look_up(asked, refused=refused, count=False)
-        tail = names["tail"]
-        exact = {"tail": tail} if tail and self.tail_affects_answer else dict[str, str]()
-        asked = replace(asked, tenant=names["tenant"], exact_fields=exact)
-        make = partial(answering.reply_of, schema=given.get("response_format"))
-        return cache.ask(asked, config, make=make, count=False)
+        return names, refused
 
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:

@@ -49,8 +49,8 @@ def answer_of(generations: Sequence[Generation]) -> Answer:
         finish=next((finish for one in generations if (finish := _finish(one))), None),
         tool_calls=any(reply.tool_calls or reply.invalid_tool_calls for reply in replies),
         refused=any(reply.additional_kwargs.get("refusal") or _refused(reply) for reply in replies),
-        input_tokens=sum(one["input_tokens"] for one in usage),
-        output_tokens=sum(one["output_tokens"] for one in usage),
+        input_tokens=sum(one.get("input_tokens", 0) for one in usage),
+        output_tokens=sum(one.get("output_tokens", 0) for one in usage),
     )
 
 

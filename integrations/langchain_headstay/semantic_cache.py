@@ -6,19 +6,21 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from threading import Lock
-from typing import Any, Self, cast
+from functools import partial
+from typing import Any, Protocol, Self, cast, runtime_checkable
 
 from langchain_core.caches import RETURN_VAL_TYPE, BaseCache
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.outputs import Generation
+from langchain_core.runnables import RunnableConfig
 
-from headstay.errors import ConfigError
 from headstay.semantic.cache import Cache
-from headstay.semantic.control import current_mode
+from headstay.semantic.control import current_mode, current_names
 from headstay.semantic.decide import THRESHOLD
+from headstay.semantic.forking import ForkedLock
 from headstay.semantic.lookup import Admission, Lookup
 from headstay.semantic.metrics import Metrics
 from headstay.semantic.policy import ToolCalls
@@ -27,7 +29,8 @@ from headstay.semantic.request import AskedRequest
 from headstay.semantic.store import Store
 from headstay.slots import Slot
 from langchain_headstay.asked import from_messages, from_strings, without_idle_values
-from langchain_headstay.identity import caller_config
+from langchain_headstay.given import check_asked_model, check_named, idle_slots, messages_of
+from langchain_headstay.identity import NoConfig, caller_config, config_of_this_call
 from langchain_headstay.instrument import declare
 from langchain_headstay.replay import answer_of, generations_of
 
@@ -37,6 +40,17 @@ Named = str | Callable[[Any], str | None] | None
 _PENDING = 512
 
 _log = logging.getLogger("headstay.semantic")
+
+
+@runtime_checkable
+class _Asks(Protocol):
+    """A `CacheAwareChatModel`, which asks with more than its settings."""
+
+    semantic_cache: "SemanticCache | None"
+
+    def request_of(
+        self, messages: Sequence[BaseMessage], given: Mapping[str, Any], config: Any
+    ) -> tuple[AskedRequest, Reason | None]: ...
 
 
 class SemanticCache(BaseCache):
@@ -52,7 +66,9 @@ class SemanticCache(BaseCache):
         threshold: Least cosine similarity of two questions that share an answer, over 0 and up to 1.
         ttl: Seconds (or a timedelta) an answer may be served for, counted from its making; None: no limit.
         tenant: Nothing is shared between tenants: a name, or a callable on the config. A callable that returns None
-            switches the cache off for that call.
+            switches the cache off for that call. Behind `set_llm_cache` and `cache=` LangChain hands no config: there
+            a callable works with models of `cache_aware(...)` only, and with any other `caching(tenant=...)` names
+            it; a call that neither names is not answered. The same holds for `user` and `version`.
         user: The same within a tenant; `forget(user=...)` removes what belongs to one.
         version: What answers depend on beyond the request (documents, policy); a new one retires the answers of the
             old one.
@@ -96,8 +112,8 @@ class SemanticCache(BaseCache):
         now: Callable[[], float] = time.time,
     ) -> None:
         for name, value in (("tenant", tenant), ("user", user), ("version", version)):
-            if value is not None and not isinstance(value, str) and not callable(value):
-                raise ConfigError(f"{name}={value!r}: give a str, a callable on the config, or None")
+            check_named(name, value)
+        self._declared = declare(None, idle_slots(volatile))
         self.engine = Cache(
             path_or_store,
             embedder=embedder,
@@ -112,10 +128,10 @@ class SemanticCache(BaseCache):
             max_bytes=max_bytes,
             now=now,
         )
-        self._declared = declare(None, [volatile] if isinstance(volatile, Slot) else list(volatile))
         self._names: dict[str, Named] = {"tenant": tenant, "user": user, "version": version}
         self._pending: OrderedDict[tuple[object, ...], Lookup] = OrderedDict()
-        self._lock = Lock()
+        self._lock = ForkedLock()
+        self._told = False
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """Return the kept reply to a request, or None.
@@ -124,7 +140,12 @@ class SemanticCache(BaseCache):
             prompt: Serialised messages, or a text.
             llm_string: The model's settings.
         """
-        lookup = self.ask(from_strings(prompt, llm_string), make=generations_of)
+        asked, unread = read_request(partial(from_strings, prompt, llm_string))
+        if unread is not None:
+            self.engine.look_up(asked, refused=unread)
+            return None
+        asked, refused = self._hooked(asked)
+        lookup = self.engine.look_up(asked, refused=refused, make=generations_of)
         if lookup.entry is not None:
             return cast("list[Generation]", lookup.reply)
         with self._lock:  # `update` follows with the same request; it need not be embedded twice
@@ -141,7 +162,10 @@ class SemanticCache(BaseCache):
             llm_string: As in `lookup`.
             return_val: The reply.
         """
-        asked, refused = self.named(from_strings(prompt, llm_string))
+        asked, unread = read_request(partial(from_strings, prompt, llm_string))
+        if unread is not None:
+            return
+        asked, refused = self._hooked(asked)
         with self._lock:
             lookup = self._pending.pop(_name(prompt, llm_string, asked), None)
         self.keep(lookup or self.engine.look_up(asked, refused=refused, count=False), return_val)
@@ -199,10 +223,38 @@ class SemanticCache(BaseCache):
         """
         config = caller_config() if config is None else config
         asked = without_idle_values(asked, self._declared)
-        found, refused = read_names(self._names, config)
+        said = current_names()
+        asked = asked.named(tenant=said.tenant, user=said.user, version=said.version)
+        unsaid = {name: given for name, given in self._names.items() if getattr(asked, name) is None}
+        found, refused = read_names({**dict.fromkeys(self._names), **unsaid}, config)
         asked = asked.named(tenant=found["tenant"], user=found["user"], version=found["version"])
-        unknown = callable(self._names["tenant"]) and asked.tenant is None
+        unknown = any(callable(self._names[name]) and getattr(asked, name) is None for name in ("tenant", "user"))
         return asked, refused or (Reason.NO_TENANT if unknown else None)
+
+    def _hooked(self, asked: AskedRequest) -> tuple[AskedRequest, Reason | None]:
+        """Do what `named` does behind LangChain's own caches, which get no config.
+
+        The config at hand may be that of an outer call for somebody else, so a function is not asked with it.
+        """
+        config = config_of_this_call()
+        if config is not None:
+            return self.named(asked, config)
+        said, unknown = current_names(), NoConfig()
+        unsaid = [name for name, given in self._names.items() if callable(given) and getattr(said, name) is None]
+        for name in unsaid:
+            with suppress(Exception):
+                cast("Callable[[Any], object]", self._names[name])(unknown)
+        if unknown.asked:
+            if not self._told:
+                self._told = True
+                _log.warning(
+                    "%s= cannot be asked behind set_llm_cache or cache=: LangChain hands a cache no config. Wrap the "
+                    "model with cache_aware(...), use CacheAwareChatModel(semantic_cache=...), or name them with "
+                    "caching(tenant=..., user=..., version=...)",
+                    "= and ".join(unsaid),
+                )
+            return without_idle_values(asked, self._declared), Reason.NO_CONFIG
+        return self.named(asked, unknown)
 
     def keep(self, lookup: Lookup, generations: Sequence[Generation]) -> Admission:
         """Keep a fresh reply, if it finished normally.
@@ -213,7 +265,7 @@ class SemanticCache(BaseCache):
         """
         try:
             answer = answer_of(generations)
-        except (TypeError, ValueError):  # it holds what JSON does not have
+        except Exception:  # noqa: BLE001 - it holds what JSON does not have, or is no reply; it is the caller's first
             return self.engine.refuse(lookup, Reason.NOT_ADMITTED_FORM)
         return self.engine.admit(lookup, answer)
 
@@ -230,11 +282,24 @@ class SemanticCache(BaseCache):
         self.engine.enabled = on
 
     def feedback(self, entry: str, *, wrong: bool) -> bool:
-        """Judge a served answer by the name under `response_metadata["headstay"]["entry"]`; a wrong one is retired."""
+        """Judge a served answer by the name under `response_metadata["headstay"]["entry"]`; a wrong one is retired.
+
+        Args:
+            entry: That name.
+            wrong: Whether the answer was wrong.
+
+        Returns:
+            Whether the answer is known.
+
+        Raises:
+            ConfigError: `entry` is no name, or `wrong` neither True nor False.
+        """
         return self.engine.feedback(entry, wrong=wrong)
 
     def forget(self, *, tenant: str | None = None, user: str | None = None) -> int:
         """Remove a user's or a tenant's answers and every trace of them from the file."""
+        with self._lock:
+            self._pending.clear()
         return self.engine.forget(tenant=tenant, user=user)
 
     def invalidate(self, *, tags: Sequence[str] = (), version: str | None = None, tenant: str | None = None) -> int:
@@ -245,21 +310,39 @@ class SemanticCache(BaseCache):
         """Return hits by tier and misses by reason, of this object in this process."""
         return self.engine.metrics()
 
-    def explain(self, asked: str | Sequence[BaseMessage], model: BaseChatModel | None = None, **settings: Any) -> str:
+    def explain(
+        self,
+        asked: str | Sequence[BaseMessage],
+        model: BaseChatModel | None = None,
+        *,
+        config: RunnableConfig | None = None,
+        **settings: Any,
+    ) -> str:
         """Say what would be decided about a request, and why; nothing is counted or served.
 
         Args:
             asked: The messages, or a question.
-            model: The model that would be asked.
+            model: The model that would be asked. A chain made by `cached` explains itself.
+            config: The caller's config; by default that of the call under way.
             **settings: The call's own settings, such as `tools`.
+
+        Raises:
+            ConfigError: `asked` is no question and no messages, or `model` no chat model.
         """
-        messages = [HumanMessage(asked)] if isinstance(asked, str) else list(asked)
-        llm_string = model._get_llm_string(**settings) if model is not None else ""
-        request, refused = self.named(from_messages(messages, llm_string, settings))
+        messages = messages_of(asked)
+        check_asked_model(model)
+        config = caller_config() if config is None else config
+        if isinstance(model, _Asks) and model.semantic_cache is self:
+            request, refused = model.request_of(messages, settings, config)
+        else:
+            llm_string = model._get_llm_string(**settings) if model is not None else ""
+            request, refused = read_request(partial(from_messages, messages, llm_string, settings))
+        if refused is None:
+            request, refused = self.named(request, config)
         return f"miss, {refused}: {refused.text}" if refused else self.engine.explain(request).explain()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file. A later use opens it again; without a path the answers stay."""
         self.engine.close()
 
     def __enter__(self) -> Self:
@@ -273,6 +356,19 @@ class SemanticCache(BaseCache):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
+
+
+def read_request(read: Callable[[], AskedRequest]) -> tuple[AskedRequest, Reason | None]:
+    """Read a request, or say that it cannot be read: the model is asked then.
+
+    Args:
+        read: Reads it; it may raise anything.
+    """
+    try:
+        return read(), None
+    except Exception as problem:  # noqa: BLE001 - what a provider takes is more than what has a canonical form
+        _log.warning("reading a request raised %s; the call went on without the cache", type(problem).__name__)
+        return AskedRequest(turns=()), Reason.INTERNAL_ERROR
 
 
 def read_names(given: Mapping[str, Named], config: Any) -> tuple[dict[str, str | None], Reason | None]:

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from itertools import takewhile
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
+from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -209,6 +210,17 @@ def arrange_payload(
     if ticket is None:
         binding.flow.abandon(call)
     return cast("dict[str, Any]", call.body)
+
+
+def beside(binding: Binding) -> dict[str, str]:
+    """Return what a call adds that neither its messages nor its settings show, as settings for a cache's key."""
+    agent = acting_for(binding.flow)
+    asked = caller_config() if agent is None else agent.runtime
+    try:
+        found = {"tenant": tenant_of(binding.tenant, asked), "tail": tail_of(binding.tail, asked)}
+    except ConfigError:
+        return {"headstay_unknown": uuid4().hex}  # found by no other call
+    return {f"headstay_{name}": text for name, text in found.items() if text}
 
 
 def _prepare(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,12 +16,14 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from headstay.errors import ConfigError
+from headstay.semantic.forking import ForkedLock
 from headstay.semantic.lookup import Lookup
 from headstay.semantic.reasons import Reason
 from headstay.semantic.request import AskedRequest
 from langchain_headstay.asked import from_messages
 from langchain_headstay.chain_content import ChainContent
 from langchain_headstay.chain_identity import model_content, unseen_classes
+from langchain_headstay.given import check_named, given_as
 from langchain_headstay.identity import caller_config
 from langchain_headstay.replay import generations_of
 from langchain_headstay.semantic_cache import Named, SemanticCache, read_names, read_request
@@ -31,6 +34,7 @@ AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 _log = logging.getLogger("headstay.semantic")
 
 _OWN_STATE = frozenset({"messages", "jump_to", "structured_response", "remaining_steps"})
+_MOST_BEGUN = 512
 _OF_A_RUN = frozenset({"thread_id", "run_id"})
 _OF_LANGGRAPH = ("__", "checkpoint_", "langgraph_")
 """What names a run or a thread in the config; everything else there can be read by a prompt or a tool."""
@@ -68,23 +72,28 @@ class AnswerCacheMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         if not isinstance(cast("object", cache), SemanticCache):
-            raise ConfigError(f"AnswerCacheMiddleware(cache={type(cache).__name__}): give a SemanticCache")
+            raise ConfigError(f"AnswerCacheMiddleware(cache={given_as(cache)}): give a SemanticCache")
         if query is not None and not callable(query):
             raise ConfigError(f"AnswerCacheMiddleware(query={query!r}): give a callable on the messages, or None")
+        for setting, value in (("version", version), ("tenant", tenant)):
+            check_named(f"AnswerCacheMiddleware: {setting}", value)
         self.cache = cache
         self._query = query
         self._names: dict[str, Named] = {"tenant": tenant, "version": version}
+        self._begun: OrderedDict[tuple[str | None, str], Lookup] = OrderedDict()
+        self._lock = ForkedLock()
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
         """Serve a kept answer to a first question, or keep the one that the agent comes to."""
         opening = _opening(request)
         if opening is None:
             return handler(request)
-        served = self._served(request, opening)
+        lookup = self._first(request, opening)
+        served = _served(lookup)
         if served is not None:
             return served
         response = handler(request)
-        self._keep(request, opening, response)
+        self._keep(request, opening, response, lookup)
         return response
 
     async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
@@ -92,30 +101,44 @@ class AnswerCacheMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         opening = _opening(request)
         if opening is None:
             return await handler(request)
-        served = await asyncio.to_thread(self._served, request, opening)
+        lookup = await asyncio.to_thread(self._first, request, opening)
+        served = _served(lookup)
         if served is not None:
             return served
         response = await handler(request)
-        await asyncio.to_thread(self._keep, request, opening, response)
+        await asyncio.to_thread(self._keep, request, opening, response, lookup)
         return response
 
-    def _served(self, request: ModelRequest[Any], opening: Sequence[AnyMessage]) -> ModelResponse[Any] | None:
-        """Return the kept answer, at the first model call of the turn only."""
-        if len(request.messages) > len(opening):
-            return None
-        lookup = self._ask(request, opening, count=True)
-        reply = lookup.reply[0] if lookup.entry is not None and lookup.reply else None
-        if not isinstance(reply, ChatGeneration) or not isinstance(reply.message, AIMessage):
-            return None
-        return ModelResponse(result=[reply.message])
+    def _first(self, request: ModelRequest[Any], opening: Sequence[AnyMessage]) -> Lookup | None:
+        """Look the question up at the first model call of the turn; later ones find what that one asked.
 
-    def _keep(self, request: ModelRequest[Any], opening: Sequence[AnyMessage], response: ModelResponse[Any]) -> None:
-        """Keep the reply that ends the turn."""
+        By then tools may have changed the state, and an answer belongs to the state that its turn began with.
+        """
+        turn = opening[-1].id, str((caller_config().get("configurable") or {}).get("thread_id"))
+        if len(request.messages) > len(opening):
+            with self._lock:
+                begun = self._begun.get(turn)
+            return begun if begun is not None and begun.entry is None else None
+        lookup = self._ask(request, opening)
+        with self._lock:
+            self._begun[turn] = lookup
+            self._begun.move_to_end(turn)
+            while len(self._begun) > _MOST_BEGUN:
+                self._begun.popitem(last=False)
+        return lookup
+
+    def _keep(
+        self,
+        request: ModelRequest[Any],
+        opening: Sequence[AnyMessage],
+        response: ModelResponse[Any],
+        lookup: Lookup | None,
+    ) -> None:
+        """Keep the reply that ends the turn, if the turn began in this process."""
         reply = response.result[-1] if response.result else None
         if not isinstance(reply, AIMessage) or reply.tool_calls or response.structured_response is not None:
             return
-        lookup = self._ask(request, opening, count=False)
-        if lookup.entry is not None:
+        if lookup is None or lookup.entry is not None:
             return
         used_tools = request.messages[len(opening) :]
         if any(getattr(message, "status", None) == "error" for message in used_tools):
@@ -125,7 +148,7 @@ class AnswerCacheMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         else:
             self.cache.keep(lookup, [ChatGeneration(message=reply)])
 
-    def _ask(self, request: ModelRequest[Any], opening: Sequence[AnyMessage], *, count: bool) -> Lookup:
+    def _ask(self, request: ModelRequest[Any], opening: Sequence[AnyMessage]) -> Lookup:
         engine = self.cache.engine
         asked, unread = read_request(partial(_read, request, opening))
         found, refused = read_names(self._names, request.runtime)
@@ -139,9 +162,17 @@ class AnswerCacheMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if refused is None and callable(self._names["tenant"]) and found["tenant"] is None:
             refused = Reason.NO_TENANT
         if refused is not None:
-            return engine.look_up(asked, refused=refused, count=count)
+            return engine.look_up(asked, refused=refused)
         asked = asked.named(tenant=found["tenant"], user=None, version=found["version"])
-        return self.cache.ask(asked, make=generations_of, count=count)
+        return self.cache.ask(asked, make=generations_of)
+
+
+def _served(lookup: Lookup | None) -> ModelResponse[Any] | None:
+    """Return the kept answer as a model would give it."""
+    reply = lookup.reply[0] if lookup is not None and lookup.entry is not None and lookup.reply else None
+    if not isinstance(reply, ChatGeneration) or not isinstance(reply.message, AIMessage):
+        return None
+    return ModelResponse(result=[reply.message])
 
 
 def _read(request: ModelRequest[Any], opening: Sequence[AnyMessage]) -> AskedRequest:

@@ -1,5 +1,6 @@
 """Few-shot examples, chosen once for a lane or a conversation and then kept: the same bytes in every call."""
 
+import inspect
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,12 @@ FewShotAs = Literal["system", "messages"]
 FewShotEvery = Literal["lane", "conversation"]
 
 LANE_TITLE = "Examples:"
+_HOW = (
+    'give a list of mappings such as [{"input": ..., "output": ...}], a function that returns one, or an example '
+    "selector"
+)
+_IS_ASYNC = "is async: give a plain one; it is called in a thread where the agent runs asynchronously"
+_ASYNC = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 _QUESTIONS = ("input", "question", "user", "human")
 _ANSWERS = ("output", "answer", "assistant", "ai")
 _RENEWED_AFTER_S = 3_600.0  # the head store drops the oldest; what is in use must not be among them
@@ -77,6 +84,10 @@ def declare_few_shot(
         raise ConfigError(f'few_shot_as={placed!r}: say "system" or "messages"')
     if every not in ("lane", "conversation"):
         raise ConfigError(f'few_shot_every={every!r}: say "lane" or "conversation"')
+    if not isinstance(cast("object", version), str):
+        raise ConfigError(f'few_shot_version={version!r}: give a text, such as "2"')
+    if few_shot is None and every == "conversation":
+        raise ConfigError('few_shot_every="conversation" needs few_shot=: a selector, or a function of the question')
     if few_shot is None:
         return None
     listed = choose(cast("Sequence[Any]", few_shot)) if isinstance(few_shot, (list, tuple)) else None
@@ -87,7 +98,49 @@ def declare_few_shot(
         )
     if listed is not None and placed == "messages":
         as_messages(listed)
+    if listed is None:
+        _check_source(few_shot, every)
     return Declaration(few_shot, listed, placed, every, _key_of(few_shot, every, placed, version))
+
+
+def _check_source(few_shot: Any, every: FewShotEvery) -> None:
+    """Refuse what could never be asked; what does not tell its arguments is tried in the first call.
+
+    Raises:
+        ConfigError: The message says what to give.
+    """
+    if isinstance(few_shot, type):
+        raise ConfigError(f"few_shot= is the class {few_shot.__name__}: give an object of it")
+    select = getattr(few_shot, "select_examples", None)
+    if callable(select):
+        called = f"few_shot={type(few_shot).__name__}: its select_examples"
+        _check_takes(select, called, ({},), "is called with one mapping, as LangChain's selectors are")
+    elif not callable(few_shot):
+        raise ConfigError(f"few_shot= is of the type {type(few_shot).__name__}: {_HOW}")
+    elif every == "lane":
+        more = 'give it defaults, or say few_shot_every="conversation", which calls it with the first question'
+        _check_takes(few_shot, _named(few_shot), (), f"is called without arguments: {more}")
+    else:
+        how = "is called with the first question of each conversation: give it one parameter"
+        _check_takes(few_shot, _named(few_shot), ("",), how)
+
+
+def _check_takes(asked: Callable[..., Any], called: str, given: tuple[Any, ...], how: str) -> None:
+    runs = (asked, getattr(asked, "__call__", None))  # noqa: B004 - an object's method may be async
+    if any(is_async(found) for found in runs for is_async in _ASYNC):
+        raise ConfigError(f"{called} {_IS_ASYNC}")
+    try:
+        takes = inspect.signature(asked, follow_wrapped=False)  # a decorator may give arguments of its own
+    except (TypeError, ValueError):
+        return
+    try:
+        takes.bind(*given)
+    except TypeError as problem:
+        raise ConfigError(f"{called} takes {takes} and {how}") from problem
+
+
+def _named(few_shot: object) -> str:
+    return f"few_shot={getattr(few_shot, '__qualname__', type(few_shot).__qualname__)}"
 
 
 def _key_of(few_shot: Any, every: str, placed: str, version: str) -> str:
@@ -212,6 +265,9 @@ def choose(few_shot: Any, question: str | None = None) -> Examples:
         chosen = select(dict.fromkeys(keys, question or ""))
     elif callable(few_shot):
         chosen = few_shot() if question is None else few_shot(question)
+    if inspect.iscoroutine(chosen):
+        chosen.close()
+        raise ConfigError(f"few_shot= gives a coroutine, so what it calls {_IS_ASYNC}")
     if not isinstance(chosen, (list, tuple)) or not all(isinstance(one, Mapping) for one in cast("list[Any]", chosen)):
         raise ConfigError("few_shot= gives no list of examples; give mappings such as {'input': ..., 'output': ...}")
     return [{str(key): str(value) for key, value in one.items()} for one in cast("Sequence[Example]", chosen)]

@@ -59,7 +59,7 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         name: Name of the agent; agents of one application should have different names.
         template: The prompt template that the system text is made from; its variables are the slots.
         volatile: "strict", a list of `Slot`s, or None; see `cache_aware`.
-        few_shot: Examples, or a selector that is asked once; the choice is kept in the head store.
+        few_shot: Examples, or a selector that is asked once; the choice is kept in the head store. No async one.
         few_shot_as: "system" appends them to the system text, "messages" puts pairs before the history.
         few_shot_every: "lane" asks once for all conversations, without a question; "conversation" asks once for each
             with its first question, and the choice stands behind the head.

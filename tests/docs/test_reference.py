@@ -14,6 +14,8 @@ from headstay import __version__, emulator, errors
 from headstay.causes import Cause
 from headstay.ledger import Row
 from headstay.ledger.verdict import Status
+from headstay.semantic import Reason
+from langchain_headstay import SemanticCache
 
 SOURCES = ("core/headstay", "integrations/langchain_headstay", "middleware/langgraph_headstay")
 
@@ -88,7 +90,15 @@ def test_every_message_that_the_page_explains_is_in_the_code(root: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "package", ["headstay", "langchain_headstay", "langgraph_headstay", "headstay.ledger", "headstay.emulator"]
+    "package",
+    [
+        "headstay",
+        "langchain_headstay",
+        "langgraph_headstay",
+        "headstay.semantic",
+        "headstay.ledger",
+        "headstay.emulator",
+    ],
 )
 def test_the_listed_names_are_the_public_ones(root: Path, package: str) -> None:
     listed = sections(text_of(root, "docs/api.md"))[f"`{package}`"]
@@ -101,6 +111,18 @@ def test_the_ledger_page_names_every_field_and_status(root: Path) -> None:
         Row.__dataclass_fields__
     )
     assert re.findall(r"^\| `(\w+)` \|", sections(page)["Verdicts"], re.MULTILINE) == list(get_args(Status))
+
+
+def test_the_page_on_the_semantic_cache_explains_every_reason(root: Path) -> None:
+    page = sections(text_of(root, "docs/semantic-cache.md"))["What is never answered, and why"]
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [str(reason) for reason in Reason]
+
+
+def test_the_page_on_the_semantic_cache_names_every_setting(root: Path) -> None:
+    page = sections(text_of(root, "docs/semantic-cache.md"))["Settings"]
+    rows = re.findall(r"^\| (`.+?) \|", page, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == set(inspect.signature(SemanticCache).parameters)
 
 
 def test_every_proof_that_the_invariants_page_names_exists(root: Path) -> None:
@@ -129,7 +151,7 @@ def test_the_pages_do_not_promise_what_is_missing(root: Path) -> None:
         "StableHeadMiddleware": "middleware/langgraph_headstay",
         "AnswerCacheMiddleware": "middleware/langgraph_headstay",
         "SemanticCache": "integrations/langchain_headstay",
-        "headstay diff": "core/headstay/cli.py",
+        "headstay diff": "core/headstay/cli_diff.py",
         "headstay lint": "core/headstay/cli.py",
         "headstay report": "core/headstay/cli.py",
     }

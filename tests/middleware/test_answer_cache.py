@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from langchain.agents import create_agent
+from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from headstay.emulator import Emulator
 from headstay.errors import ConfigError
@@ -190,3 +192,24 @@ def test_an_answer_after_a_failed_tool_is_not_kept(
         assert ask(agent, "Please use alpha then say Seven.").text == "Seven."
         assert len(server.exchanges) == calls
     assert cache.metrics().not_stored == {"not_admitted_error": 2}
+
+
+class Cart(AgentState[Any]):
+    items: int
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_an_answer_belongs_to_the_state_that_its_turn_began_with(
+    make_model: Callable[..., Any], server: Emulator, cache: SemanticCache, way: str
+) -> None:
+    @tool
+    def alpha(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Put something into the cart."""
+        return Command(update={"items": 1, "messages": [ToolMessage("done", tool_call_id=tool_call_id)]})
+
+    answered = AnswerCacheMiddleware(cache=cache, version="v1")
+    agent: Any = create_agent(make_model(NAMES[0]), [alpha], middleware=[answered], state_schema=Cart)
+    for items, calls in ((0, 2), (1, 4), (0, 4), (1, 4)):
+        given = {"messages": [HumanMessage("Please use alpha then say Seven.")], "items": items}
+        await agent.ainvoke(given) if way == "ainvoke" else agent.invoke(given)
+        assert len(server.exchanges) == calls

@@ -120,6 +120,21 @@ def test_what_names_a_run_is_left_out() -> None:
             HumanMessage([{"type": "image", "base64": "AA", "extras": {"detail": "low"}}]),
             HumanMessage([{"type": "image", "base64": "AA", "extras": {"detail": "high"}}]),
         ),
+        # Calls that stand in the content only, as in a history that was not made by LangChain.
+        (
+            AIMessage([{"type": "tool_use", "id": "1", "name": "f", "input": {"n": 1}}]),
+            AIMessage([{"type": "tool_use", "id": "1", "name": "f", "input": {"n": 2}}]),
+        ),
+        # An id inside of what a human says names a thing.
+        (
+            HumanMessage([{"type": "non_standard", "value": {"order": {"id": 1}}}]),
+            HumanMessage([{"type": "non_standard", "value": {"order": {"id": 2}}}]),
+        ),
+        (
+            HumanMessage("a", additional_kwargs={"row": {"id": 1}}),
+            HumanMessage("a", additional_kwargs={"row": {"id": 2}}),
+        ),
+        (ToolMessage([{"row": {"id": 1}}], tool_call_id="1"), ToolMessage([{"row": {"id": 2}}], tool_call_id="1")),
     ],
 )
 def test_what_is_asked_counts(one: BaseMessage, other: BaseMessage) -> None:
@@ -167,6 +182,8 @@ def test_only_a_human_asks(message: BaseMessage, asks: bool) -> None:
         {"type": "document", "source": {"type": "file", "file_id": "file_7"}},
         {"type": "media", "file_uri": "gs://bucket/cat.mp4", "mime_type": "video/mp4"},
         {"type": "container_upload", "file_id": "file_7"},
+        {"type": "image", "url": "HTTPS://a.example/cat.png"},
+        {"type": "image", "url": "oss://bucket/cat.png"},
         {"type": "non_standard", "value": {"type": "image_url", "image_url": {"url": "https://a.example/cat.png"}}},
     ],
 )
@@ -218,7 +235,9 @@ def test_settings_that_hold_the_separator() -> None:
 
 
 def test_a_plain_prompt_asks() -> None:
-    for prompt in (RESET, "[]", "[1]", '["a"]', "null", '[{"kwargs": 7}]'):
+    written = '[{"lc": 1, "type": "constructor", "kwargs": {"content": 7}}]'
+    near = ('[{"kwargs": {"content": "a", "id": "1"}}]', '[{"kwargs": {"content": "a", "id": "2"}}]')
+    for prompt in (RESET, "[]", "[1]", '["a"]', "null", '[{"kwargs": 7}]', written, *near, "[" * 100_000):
         (turn,) = from_strings(prompt, "model").turns
         assert (turn.role, turn.text) == ("user", prompt)
 

@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.chat_history import InMemoryChatMessageHistory
@@ -458,6 +458,7 @@ messages = st.lists(
 inputs = texts | values | messages | st.dictionaries(texts | st.just("question"), values | messages, max_size=3)
 
 
+@settings(deadline=None)  # it writes to a store
 @given(inputs)
 def test_without_a_hit_it_behaves_as_the_chain(one: Any) -> None:
     def answer(given: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from pydantic import BaseModel
 from headstay.errors import ConfigError
 from headstay.slots import Slot
 from langchain_headstay import CacheAwareChatModel, SemanticCache, cache_aware, cached
-from langchain_headstay.chain_identity import chain_identity, model_content
+from langchain_headstay.chain_identity import _MOST_KNOWN, _known, chain_identity, model_content
 
 RESET = "How do I reset my password?"
 
@@ -282,3 +283,45 @@ def test_nothing_of_a_secret_is_in_an_identity(claude: Claude, tmp_path: Path) -
     assert key not in str(chain_identity(model))
     assert key not in model_content(model)
     assert model_content(model) != model_content(claude())
+
+
+APPLICATION = """
+from langchain_core.prompts import PromptTemplate
+from langchain_core.runnables import RunnableLambda
+
+class Texts:
+    PARTS = {{"start": "{part}"}}
+    PROMPT = PromptTemplate.from_template("{prompt} {{{{question}}}}")
+
+class Base:
+    def end(self):
+        return "{end}"
+
+class Desk(Base):
+    pass
+
+def answer(question):
+    return Texts.PARTS["start"] + Texts.PROMPT.format(question=question) + Desk().end()
+
+chain = RunnableLambda(answer)
+"""
+
+
+def application(**texts: str) -> Any:
+    module = types.ModuleType("desk_application")
+    exec(APPLICATION.format(**{"part": "Hello.", "prompt": "Answer", "end": "Bye.", **texts}), vars(module))
+    sys.modules[module.__name__] = module
+    return module.chain
+
+
+@pytest.mark.parametrize("what", ["part", "prompt", "end"])
+def test_constants_and_bases_of_an_applications_classes_count(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "desk_application", types.ModuleType("desk_application"))
+    assert name_of(application()) == name_of(application())
+    assert name_of(application()) != name_of(application(**{what: "Another text"}))
+
+
+def test_chains_made_again_and_again_are_not_kept_for_ever() -> None:
+    names = {name_of(RunnableLambda(partial(max, iter([1])))) for _ in range(_MOST_KNOWN + 10)}
+    assert len(names) == _MOST_KNOWN + 10
+    assert len(_known) <= _MOST_KNOWN

@@ -1,9 +1,6 @@
 """`headstay cache`: list, show, forget and import, on files that real caches made."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -211,28 +208,6 @@ def test_forget_needs_to_be_told_which(file: Path) -> None:
 
 def test_forgetting_what_is_not_there_is_done(file: Path) -> None:
     assert told("forget", file, "--user", "nobody") == {"removed": 0, "secure": True}
-
-
-@pytest.mark.parametrize("words", [["list"], ["show", "00"], ["forget", "--user", "a"], ["import", "--like", "00"]])
-def test_a_file_that_is_not_there_is_not_made(tmp_path: Path, words: list[str]) -> None:
-    path = tmp_path / "typo.db"
-    faq = tmp_path / "faq.csv"
-    faq.write_text("question,answer\nq,a\n")
-    verb, *more = words
-    assert refused(verb, path, *([faq] if verb == "import" else []), *more) == f"{path}: there is no such file"
-    assert not path.exists()
-
-
-def test_a_file_that_is_no_cache(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("no database, and longer than the header of one would be. " * 9)
-    assert "file is not a database" in refused("list", path)
-    assert "cursor" in refused("list", _empty(tmp_path), "--cursor", "x")
-
-
-def _empty(folder: Path) -> Path:
-    SQLiteStore(folder / "empty.db").close()
-    return folder / "empty.db"
 
 
 # ---- import
@@ -453,6 +428,12 @@ def test_the_same_question_twice_by_a_version_that_was_named(tmp_path: Path) -> 
     assert said == f"{faq}:2: the question of line 1 again; nothing was imported"
 
 
+def test_a_chain_has_a_name(tmp_path: Path) -> None:
+    said = refused("import", tmp_path / "a.db", write(tmp_path, FAQ), "--name", "")
+    assert said == "--name is empty: give the name that the chain has in cached(..., name=NAME)"
+    assert not (tmp_path / "a.db").exists()
+
+
 def test_files_that_hold_no_faq(tmp_path: Path) -> None:
     file = tmp_path / "answers.db"
     nothing, latin, other = tmp_path / "nothing.csv", tmp_path / "latin.csv", tmp_path / "faq.xlsx"
@@ -513,42 +494,3 @@ def test_import_pushes_nothing_out(tmp_path: Path) -> None:
         store.put_many([entry(str(number)) for number in range(3)])
     told("import", file, write(tmp_path, FAQ), "--name", "faq")
     assert told("list", file)["kept"] == 5
-
-
-# ---- the whole program
-
-
-def program(*words: object, code: str | None = None, typed: str | None = None) -> subprocess.CompletedProcess[str]:
-    start = ["-m", "headstay.cli"] if code is None else ["-c", code]
-    return subprocess.run(
-        [sys.executable, *start, "cache", *map(str, words)],
-        capture_output=True,
-        text=True,
-        input=typed,
-        timeout=120,
-        check=False,
-        env={**os.environ, "NO_COLOR": "1"},
-    )
-
-
-def test_the_program_lists_and_refuses(file: Path) -> None:
-    good = program("list", file, "--format", "json")
-    assert good.returncode == 0, good.stderr
-    assert json.loads(good.stdout)["kept"] == 5
-    bad = program("show", file, "zz")
-    assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", "headstay: no entry 'zz'\n")
-    assert program("nonsense").returncode == 2
-
-
-def test_without_the_extra_only_import_needs_it(file: Path, tmp_path: Path) -> None:
-    blocked = (
-        "import sys\nfor name in ('numpy', 'onnxruntime', 'tokenizers', 'faiss'): sys.modules[name] = None\n"
-        "from headstay.cli import main; main()"
-    )
-    listed = program("list", file, "--format", "json", code=blocked)
-    assert listed.returncode == 0, listed.stderr
-    gone = program("forget", file, "--user", "ada", "--yes", code=blocked)
-    assert (gone.returncode, gone.stdout) == (0, "2 answers removed\n")
-    done = program("import", file, write(tmp_path, FAQ), "--name", "faq", code=blocked)
-    assert done.returncode == 2
-    assert 'pip install "headstay[semantic]"' in done.stderr

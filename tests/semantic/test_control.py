@@ -16,7 +16,8 @@ from langchain_core.runnables import RunnableLambda
 from headstay.emulator import Emulator
 from headstay.errors import ConfigError
 from headstay.semantic.control import caching
-from langchain_headstay import CacheAwareChatModel, SemanticCache, cached
+from headstay.semantic.sqlite_store import SQLiteStore
+from langchain_headstay import CacheAwareChatModel, SemanticCache, cache_aware, cached
 
 Chat = Callable[..., BaseChatModel]
 Road = Callable[[BaseChatModel, SemanticCache], BaseChatModel]
@@ -81,28 +82,58 @@ def test_a_tenant_on_the_config_is_found_wherever_the_model_runs(
     assert cache.metrics().stored == 2
 
 
-@pytest.mark.parametrize("run", [run_in_a_chain, run_in_a_lambda, run_in_an_agent])
-def test_a_tenant_on_the_config_is_found_behind_set_llm_cache(
+@pytest.mark.parametrize("run", [run_at_top, run_in_a_chain, run_in_a_lambda, run_in_an_agent])
+def test_a_tenant_on_the_config_is_found_behind_set_llm_cache_with_an_instrumented_model(
     run: Callable[[BaseChatModel, Any], None], claude: Claude, desk: Emulator
 ) -> None:
     cache = SemanticCache(tenant=tenant_in)
     set_llm_cache(cache)
     for tenant in ("acme", "acme", "globex", None, None):
-        run(claude(), for_tenant(tenant))
+        run(cache_aware(claude(), on_break="record"), for_tenant(tenant))
     assert len(desk.exchanges) == 4
     assert cache.metrics().hits == {"exact": 1}
     assert cache.metrics().misses["no_tenant"] == 2
 
 
-def test_a_bare_model_at_the_top_shows_no_config_to_set_llm_cache(claude: Claude, desk: Emulator) -> None:
-    """LangChain hands the config to no cache there: without a tenant nothing is kept, and nothing leaks."""
-    cache = SemanticCache(tenant=tenant_in)
+@pytest.mark.parametrize("what", ["tenant", "user", "version"])
+@pytest.mark.parametrize("run", [run_at_top, run_in_a_chain, run_in_a_lambda, run_in_an_agent])
+def test_any_other_model_shows_langchains_caches_no_config_so_nothing_is_kept(
+    run: Callable[[BaseChatModel, Any], None], claude: Claude, desk: Emulator, what: str
+) -> None:
+    """The config at hand may be that of an outer call for somebody else."""
+    cache = SemanticCache(**{what: lambda config: (config.get("configurable") or {}).get("tenant") or "guest"})
     set_llm_cache(cache)
     for tenant in ("acme", "acme", "globex"):
-        claude().invoke(RESET, for_tenant(tenant))
+        run(claude(), for_tenant(tenant))
     assert len(desk.exchanges) == 3
-    assert cache.metrics().misses == {"no_tenant": 3}
+    assert cache.metrics().misses == {"no_config": 3}
     assert cache.metrics().stored == 0
+
+
+def test_a_call_for_another_tenant_inside_a_chain_gets_its_own_answer(claude: Claude, desk: Emulator) -> None:
+    cache = SemanticCache(tenant=tenant_in)
+    set_llm_cache(cache)
+
+    def both(model: BaseChatModel) -> None:
+        for tenant in ("alice", "bob"):
+            model.invoke(RESET, for_tenant(tenant))
+            model.batch([RESET], for_tenant(tenant))
+
+    for made, calls in ((cache_aware(claude(), on_break="record"), 2), (claude(), 4)):
+        before = len(desk.exchanges)
+        RunnableLambda(lambda _, made=made: both(made)).invoke("", for_tenant("outer"))
+        assert len(desk.exchanges) - before == calls
+
+
+def test_names_can_be_said_for_a_block_of_code(claude: Claude, desk: Emulator, road: Road) -> None:
+    cache = SemanticCache(tenant=tenant_in, user=lambda config: config["configurable"]["user"])
+    model = road(claude(), cache)
+    for tenant, user, calls in (("a", "x", 1), ("a", "x", 1), ("a", "y", 2), ("b", "x", 3)):
+        with caching(tenant=tenant), caching(user=user):
+            model.invoke(RESET)
+        assert len(desk.exchanges) == calls
+    with pytest.raises(ConfigError, match="tenant=''"), caching(tenant=""):
+        pass
 
 
 def test_the_models_own_tenant_counts(claude: Claude, desk: Emulator) -> None:
@@ -122,7 +153,9 @@ def test_a_tenant_that_cannot_be_told_switches_the_cache_off(
     model = road(claude(), cache)
     assert model.invoke(RESET).text == model.invoke(RESET).text
     assert len(desk.exchanges) == 2
-    assert cache.metrics().misses == {"internal_error": 2}
+    assert set(cache.metrics().misses) <= {"internal_error", "no_config"}
+    assert sum(cache.metrics().misses.values()) == 2
+    assert cache.metrics().stored == 0
 
 
 def test_an_empty_tenant_is_none(claude: Claude, desk: Emulator, road: Road) -> None:
@@ -361,6 +394,15 @@ def test_a_chain_names_its_own_tenant_and_version(claude: Claude, desk: Emulator
         ({"flight": -1}, "flight=-1"),
         ({"flight": 601}, "flight=601"),
         ({"tags": "faq"}, "tags='faq'"),
+        ({"tags": [7]}, "tags="),
+        ({"ttl": True}, "ttl=True"),
+        ({"jitter": "0.1"}, "jitter='0.1'"),
+        ({"flight": "30"}, "flight='30'"),
+        ({"dry_run": "no"}, "dry_run='no'"),
+        ({"max_entries": 0}, "max_entries=0"),
+        ({"max_bytes": "1"}, "max_bytes='1'"),
+        ({"path_or_store": 7}, "a semantic cache in int"),
+        ({"path_or_store": SQLiteStore}, "a semantic cache in SQLiteStore"),
         ({"tool_calls": "always"}, "tool_calls='always'"),
         ({"tenant": 7}, "tenant=7"),
         ({"embedder": 7}, "embedder=int"),
@@ -380,3 +422,13 @@ def test_what_is_no_cache_is_one_clear_error(claude: Claude) -> None:
         cached(str, cache=SemanticCache(), query=None)  # type: ignore[arg-type] # what a user may write
     with pytest.raises(ConfigError, match="query=7"):
         cached(RunnableLambda(str), cache=SemanticCache(), query=7)  # type: ignore[arg-type] # what a user may write
+
+
+def test_a_user_that_cannot_be_told_switches_the_cache_off(claude: Claude, desk: Emulator, road: Road) -> None:
+    cache = SemanticCache(user=lambda _: None)
+    model = road(claude(), cache)
+    for _ in range(2):
+        model.invoke(RESET)
+    assert len(desk.exchanges) == 2
+    assert cache.metrics().misses == {"no_tenant": 2}
+    assert cache.metrics().stored == 0

@@ -77,11 +77,6 @@ def test_several_answers_are_never_looked_up() -> None:
     assert allowed(replace(ask("Why?"), generations=2)) == Eligibility("none", Reason.SEVERAL_GENERATIONS)
 
 
-def test_complaint_08_among_several_tenants_a_request_names_its_own() -> None:
-    assert allowed(ask("Why?"), several_tenants=True) == Eligibility("none", Reason.NO_TENANT)
-    assert allowed(replace(ask("Why?"), tenant="acme"), several_tenants=True) == SEMANTIC
-
-
 def test_complaint_11_a_text_past_the_window_is_compared_exactly() -> None:
     asked = ask("Why is it so?")
     over = Eligibility("exact", Reason.OVER_WINDOW)
@@ -99,6 +94,13 @@ def test_complaint_11_without_a_count_more_words_than_the_window_are_too_many() 
 
 def test_complaint_23_the_reason_of_the_query_is_told() -> None:
     assert allowed(ask("Context: it is late.\nWhat now?")) == Eligibility("exact", Reason.TEMPLATED_TEXT)
+
+
+def test_complaint_11_where_neither_window_nor_tokens_are_known_the_bundled_window_counts() -> None:
+    asked = ask("Why?")
+    for words, tier in ((WINDOW - 2, "semantic"), (WINDOW - 1, "exact")):
+        query = Query(" ".join(["word"] * words), "declared")
+        assert eligibility(asked, query, None, window=None, english=False).tier == tier
 
 
 def test_unknown_tokens_are_compared_exactly() -> None:

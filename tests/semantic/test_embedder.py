@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headstay.errors import ConfigError, EmbedderError
 from headstay.semantic import embedder_minilm
-from headstay.semantic.embedder import MiniLM, Tokens, aembed, as_embedder
+from headstay.semantic.embedder import MiniLM, Tokens, as_embedder
 from headstay.semantic.embedder_minilm import FOLDER, MODEL_SHA256, TOKENIZER_SHA256
 
 QUESTIONS = (
@@ -215,10 +215,6 @@ def test_half_a_surrogate_pair_is_an_error_of_the_embedder(minilm: MiniLM) -> No
         minilm.embed(["\ud800"])
     with pytest.raises(EmbedderError, match="cannot read the text"):
         minilm.tokens("\ud800")
-
-
-async def test_awaiting_gives_the_same_vectors(minilm: MiniLM) -> None:
-    assert digest(await aembed(minilm, QUESTIONS)) == digest(minilm.embed(QUESTIONS))
 
 
 def test_the_files_are_those_that_the_fingerprint_and_the_provenance_name(minilm: MiniLM) -> None:

@@ -1,9 +1,7 @@
 """Embedders that users bring: functions, LangChain and LlamaIndex objects, models by name; and what they may return."""
 
-import asyncio
 import math
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +21,6 @@ from headstay.semantic.embedder import (
     MiniLM,
     SentenceTransformerEmbedder,
     Tokens,
-    aembed,
     as_embedder,
 )
 
@@ -203,41 +200,6 @@ def test_the_fingerprint_of_a_langchain_object_is_its_class_and_what_it_is_set_t
     assert fingerprint(rotated) == fingerprint(openai[0])
 
 
-class AsyncOnly(Embeddings):
-    """Says which way a text came."""
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [[1.0, 0.0] for _ in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        raise AssertionError(f"a query must not be read differently from a stored question: {text}")
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        await asyncio.sleep(0)
-        return [[0.0, math.nan if text == "bad" else 1.0] for text in texts]
-
-
-async def test_an_async_method_of_the_object_is_used_and_checked() -> None:
-    embedder = as_embedder(AsyncOnly())
-    assert embedder.embed(["a"]).tolist() == [[1.0, 0.0]]
-    assert (await aembed(embedder, ["a"])).tolist() == [[0.0, 1.0]]
-    assert (await aembed(embedder, [])).shape == (0, 2)
-    with pytest.raises(EmbedderError, match="NaN"):
-        await aembed(embedder, ["bad"])
-
-
-async def test_without_an_async_method_a_thread_does_the_work() -> None:
-    threads: list[int] = []
-
-    def function(texts: list[str]) -> list[list[float]]:
-        threads.append(threading.get_ident())
-        return lengths(texts)
-
-    vectors = await aembed(CallableEmbedder(function, name="v1"), ["abc"])
-    assert vectors.tolist() == [pytest.approx([0.6, 0.8])]
-    assert threads != [threading.get_ident()]
-
-
 class LlamaEmbedding:
     """The methods that LlamaIndex's embeddings have, and like them callable for another purpose."""
 
@@ -266,10 +228,9 @@ class SingleLlamaEmbedding:
         return [float(len(text)), 0.0]
 
 
-async def test_a_llama_index_object_is_used_by_its_method_for_texts() -> None:
+def test_a_llama_index_object_is_used_by_its_method_for_texts() -> None:
     embedder = as_embedder(LlamaEmbedding("bge-small"), window=512)
     assert embedder.embed(["a", "bc"]).tolist() == [[0.0, 1.0], [0.0, 1.0]]
-    assert (await aembed(embedder, ["a"])).tolist() == [[0.0, 1.0]]
     assert embedder.window == 512
     assert embedder.fingerprint.startswith("embeddings:bge-small:")
     assert embedder.fingerprint != as_embedder(LlamaEmbedding("bge-large")).fingerprint

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.runnables import RunnableLambda
 
 from headstay.emulator import Emulator
@@ -320,3 +322,84 @@ def test_a_function_as_embedder_works_through_all_of_it(claude: Claude, desk: Em
     assert model.invoke(RESET_TOO).response_metadata["headstay"]["score"] == 1.0
     assert "library" in model.invoke("Where is the library?").text
     assert len(desk.exchanges) == 2
+
+
+WITHOUT_A_FORM: list[dict[str, Any]] = [
+    {"logit_bias": {1: 2, "a": 3}},  # keys that cannot be put in order
+    {"extra": {"user": {None: 1, "a": 2}}},
+]
+
+
+@pytest.mark.parametrize("settings", WITHOUT_A_FORM)
+async def test_settings_that_have_no_canonical_form_cost_only_the_cache(settings: Any) -> None:
+    cache = SemanticCache()
+    told = FakeListChatModel(responses=["By the link."])
+    for model in (told.model_copy(update={"cache": cache}), CacheAwareChatModel(told, semantic_cache=cache)):
+        for _ in range(2):
+            assert model.invoke(RESET, **settings).text == "By the link."
+            assert (await model.ainvoke(RESET, **settings)).text == "By the link."
+            assert "".join(chunk.text for chunk in model.stream(RESET, **settings)) == "By the link."
+    assert cache.metrics().misses["internal_error"] > 0
+
+
+def test_a_request_that_cannot_be_read_is_neither_looked_up_nor_kept(claude: Claude) -> None:
+    cache = SemanticCache()
+    settings = claude()._get_llm_string(logit_bias={1: 2, "a": 3})
+    assert cache.lookup(RESET, settings) is None
+    cache.update(RESET, settings, [Generation(text="By the link.")])
+    assert cache.lookup(RESET, settings) is None
+    assert cache.metrics().misses == {"internal_error": 2}
+
+
+def test_a_reply_that_cannot_be_written_down_is_not_kept(cache: SemanticCache) -> None:
+    def deep(_: object) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for _ in range(5_000):
+            made = {"a": made}
+        return made
+
+    cache.update(RESET, "model", [ChatGeneration(message=AIMessage("a", additional_kwargs=deep(0)))])
+    odd = AIMessage("a").model_copy(update={"usage_metadata": {"total": 1}})
+    cache.update("When do you open?", "model", [ChatGeneration(message=odd)])
+    assert cache.metrics().not_stored == {"not_admitted_form": 1}
+    assert list(cached(RunnableLambda(deep), cache=cache, query=None).invoke(RESET)) == ["a"]
+
+
+AFTER_A_FORK = """
+import os, signal, threading
+from langchain_core.runnables import RunnableLambda
+from langchain_headstay import SemanticCache, cached
+from langchain_headstay.chain_identity import _lock
+
+cache = SemanticCache()
+chain = cached(RunnableLambda(str.upper), cache=cache, query=None, name="desk")
+locks = [cache._lock, cache.engine._lock, cache.engine._counts._lock, _lock]
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    for lock in locks:
+        lock.__enter__()
+    held.set()
+    done.wait()
+    for lock in locks:
+        lock.__exit__()
+
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    cached(RunnableLambda(str.upper), cache=cache, query=None).invoke("When do you open?")
+    cache.lookup("When do you open?", "model")
+    os._exit(7 if chain.invoke("When do you open?") == "WHEN DO YOU OPEN?" else 8)
+status = os.waitpid(child, 0)[1]
+done.set()
+print(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_fork_while_another_thread_is_in_the_cache_is_no_deadlock() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "7\n", done.stderr

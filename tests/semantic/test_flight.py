@@ -19,6 +19,7 @@ from headstay.emulator import Emulator
 from headstay.semantic.answer import Answer
 from headstay.semantic.cache import Cache
 from headstay.semantic.control import caching
+from headstay.semantic.reasons import Reason
 from headstay.semantic.request import AskedRequest, Turn
 from headstay.semantic.sqlite_store import SQLiteStore
 from langchain_headstay import CacheAwareChatModel, SemanticCache, cached
@@ -228,6 +229,40 @@ async def test_a_cancelled_look_gives_its_claim_back() -> None:
             if flight is not None and flight.leads:
                 flight.land()
                 return
+
+
+async def test_who_waited_in_vain_is_told_so() -> None:
+    with SQLiteStore() as store:
+        engine = Cache(store, flight=0.02, now=lambda: 1_000.0)
+        request = AskedRequest((Turn("user", RESET),))
+
+        def look() -> Any:
+            return engine.look_up(request, count=False)
+
+        assert store.lease(look().exact, "another call", 1_000.0, 60)
+        for lookup, flight in (engine.join(look), await engine.ajoin(look)):
+            assert (lookup.reason, flight) == (Reason.LEASE_LOST, None)
+        assert engine.metrics().misses == {"lease_lost": 2}
+
+
+class Busy(SQLiteStore):
+    """Takes its time to note a use, as while another thread rewrites the file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted_in: list[int] = []
+
+    def touch(self, entry_id: str, now: float) -> None:
+        self.noted_in.append(threading.get_ident())
+        super().touch(entry_id, now)
+
+
+async def test_the_event_loop_never_waits_for_the_store() -> None:
+    store = Busy()
+    chain = cached(RunnableLambda(str.upper), cache=SemanticCache(store), query=None, name="desk")
+    assert await chain.ainvoke(RESET) == await chain.ainvoke(RESET)
+    assert len(store.noted_in) == 1
+    assert threading.get_ident() not in store.noted_in
 
 
 ASK_IN_A_PROCESS = """

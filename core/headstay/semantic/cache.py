@@ -10,19 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from headstay.errors import ConfigError, EmbedderError, SemanticStoreError
 from headstay.semantic.answer import Answer, not_admitted, read_answer
+from headstay.semantic.comparing import BadVectorError, unit_vector
 from headstay.semantic.control import Mode, check_mode, current_mode
 from headstay.semantic.decide import THRESHOLD, Candidate, Decision, decide, tighter
-from headstay.semantic.eligible import eligibility, never
+from headstay.semantic.eligible import never
 from headstay.semantic.entry import Entry, Filter, new_id
 from headstay.semantic.flight import Flight, ashare, share
+from headstay.semantic.forking import ForkedLock
 from headstay.semantic.lookup import Admission, Lookup
 from headstay.semantic.metrics import Counts, Metrics
-from headstay.semantic.policy import ToolCalls, read_policy
+from headstay.semantic.policy import ToolCalls, check_feedback, check_name, check_tags, read_policy
 from headstay.semantic.query import Query, Templates, learn, learn_all, read_query
 from headstay.semantic.reasons import Reason
 from headstay.semantic.request import AskedRequest
@@ -92,20 +93,26 @@ class Cache:
             flight=flight,
         )
         self.embedder: Embedder = _needed("headstay.semantic.embedder").as_embedder(embedder)
-        limits = {name: value for name, value in (("max_entries", max_entries), ("max_bytes", max_bytes)) if value}
+        given = {"max_entries": max_entries, "max_bytes": max_bytes}
+        limits = {name: limit for name, limit in given.items() if limit is not None}
         if store is None or isinstance(store, (str, os.PathLike)):
             self.store: Store = _needed("headstay.semantic.sqlite_store").SQLiteStore(store, **limits)
+        elif isinstance(store, type) or not hasattr(store, "get_exact"):
+            named = store.__name__ if isinstance(store, type) else type(store).__name__
+            raise ConfigError(f"a semantic cache in {named}: give a path, a store such as SQLiteStore(path), or None")
         elif limits:
             raise ConfigError(f"{' and '.join(limits)}: set on the store itself, which was given")
         else:
             self.store = store
+        if not callable(now):
+            raise ConfigError(f"now={now!r}: give a function that returns the seconds since the epoch, as time.time")
         self.enabled = True
         self._now = now
         self._vectors: Checked = _needed("headstay.semantic.embedder_vectors").Checked(type(self.embedder).__name__)
         self._unshared: OrderedDict[str, None] = OrderedDict()
         self._counts = Counts()
         self._families: OrderedDict[str, Templates] = OrderedDict()
-        self._lock = Lock()
+        self._lock = ForkedLock()
         self._said: set[str] = set()
 
     def look_up(
@@ -187,7 +194,10 @@ class Cache:
     async def ajoin(self, ask: Callable[[], Lookup]) -> tuple[Lookup, Flight | None]:
         """Do what `join` does, without blocking the event loop."""
         lookup, flight = await ashare(ask, self.fly, self.policy.flight)
-        self.note(lookup)
+        if lookup.entry is None:
+            self.note(lookup)
+        else:  # the store may be busy; a hit has no flight that would be lost if this is cancelled
+            await asyncio.to_thread(self.note, lookup)
         return lookup, flight
 
     def fly(self, lookup: Lookup) -> Flight | None:
@@ -201,8 +211,12 @@ class Cache:
             return replace(flight, owner="")
         return flight
 
-    def explain(self, request: AskedRequest, *, threshold: float | None = None) -> Lookup:
+    def explain(
+        self, request: AskedRequest, *, threshold: float | None = None, refused: Reason | None = None
+    ) -> Lookup:
         """Decide as `look_up` would, count nothing, serve nothing: see `Lookup.explain`."""
+        if refused is not None:
+            return Lookup(request, self._now(), reason=refused)
         return self._servable(self._answered(request, "use", threshold), None)
 
     def feedback(self, entry: str, *, wrong: bool) -> bool:
@@ -214,16 +228,20 @@ class Cache:
 
         Returns:
             Whether the entry is known.
+
+        Raises:
+            ConfigError: `entry` is no name, or `wrong` neither True nor False.
         """
+        check_feedback(entry, wrong)
         return self.store.feedback(entry, wrong=wrong)
 
     def forget(self, *, tenant: str | None = None, user: str | None = None) -> int:
         """Remove a user's or a tenant's answers and every trace of them from the store's files.
 
         Raises:
-            ConfigError: Neither is named.
+            ConfigError: Neither is named, or by something that is no name.
         """
-        if tenant is None and user is None:
+        if check_name("tenant", tenant) is None and check_name("user", user) is None:
             raise ConfigError("forget(): say whose answers: user=, tenant=, or both")
         return self.store.forget(Filter(tenant=tenant, user=user))
 
@@ -231,11 +249,12 @@ class Cache:
         """Retire answers by tag, version or tenant. Returns how many there were.
 
         Raises:
-            ConfigError: Nothing is named; `clear` retires all.
+            ConfigError: Nothing is named (`clear` retires all), or by something that is no name.
         """
-        if not tags and version is None and tenant is None:
+        names = check_tags(tags)
+        if not names and check_name("version", version) is None and check_name("tenant", tenant) is None:
             raise ConfigError("invalidate(): say which: tags=, version= or tenant=; clear() retires all")
-        return self.store.remove(Filter(tags=tuple(tags) or None, version=version, tenant=tenant))
+        return self.store.remove(Filter(tags=names or None, version=version, tenant=tenant))
 
     def clear(self) -> int:
         """Retire every answer. Returns how many there were."""
@@ -248,7 +267,7 @@ class Cache:
         return self._counts.snapshot()
 
     def close(self) -> None:
-        """Let go of the store's files."""
+        """Let go of the store's files. A later use opens them again."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -320,13 +339,14 @@ class Cache:
         query = read_query(request, self._templates(family))
         refused = never(request)
         if refused is not None:
-            return replace(start, query=query, reason=refused)
+            return replace(start, query=query, reason=refused, detail=request.opaque)
         text = request.turns[request.asking].text if request.asking is not None else ""
         scope = scope_key(request, embedder_fingerprint=fingerprint, query=query)
         keyed = replace(start, query=query, family=family, scope=scope, exact=exact_key(family, text))
         if start.mode == "refresh":
             return replace(keyed, reason=Reason.REFRESHED)
         kept = self.store.get_exact(keyed.exact, start.at)
+        kept = kept if kept is not None and _belongs(kept, request) else None
         wrong = kept is not None and kept.wrong > kept.confirmed
         if kept is not None and not wrong:
             return replace(keyed, entry=kept, tier="exact", score=1.0)
@@ -338,7 +358,8 @@ class Cache:
         vector, limit = self._vector(keyed.request, query)
         if vector is None:
             return replace(keyed, reason=limit, limit=limit)
-        scored = self.store.nearest(keyed.scope, vector, _NEIGHBOURS, keyed.at)
+        near = self.store.nearest(keyed.scope, vector, _NEIGHBOURS, keyed.at)
+        scored = [one for one in near if _belongs(one.entry, keyed.request)]
         good = [one for one in scored if one.entry.wrong <= one.entry.confirmed]
         candidates = [Candidate(one.entry, one.entry.query, one.score) for one in good]
         decision: Decision[Entry] = decide(query.text, candidates, threshold=threshold)
@@ -357,23 +378,7 @@ class Cache:
 
     def _vector(self, request: AskedRequest, query: Query) -> tuple[bytes | None, Reason | None]:
         """Embed a query, or say why it must not be compared by meaning."""
-        if query.reason is not None:
-            return None, query.reason
-        try:
-            tokens = self.embedder.tokens(query.text)
-            english = bool(getattr(self.embedder, "english", False))
-            allowed = eligibility(request, query, tokens, window=self.embedder.window, english=english)
-            if allowed.tier != "semantic":
-                return None, allowed.reason
-            given = self.embedder.embed([query.text])
-        except EmbedderError:
-            raise
-        except Exception as problem:
-            raise EmbedderError(f"{type(self.embedder).__name__} raised {type(problem).__name__}") from problem
-        try:
-            return self._vectors.unit_vectors(given, 1)[0].tobytes(), None
-        except EmbedderError as problem:
-            raise _BadVectorError(str(problem)) from problem
+        return unit_vector(self.embedder, self._vectors, request, query)
 
     def _admitted(self, lookup: Lookup, answer: Answer) -> Admission:
         if lookup.shadow is not None:
@@ -459,12 +464,17 @@ class Cache:
 
     def _say(self, problem: Exception) -> None:
         """Log a failure once for each kind; the text of a prompt never."""
-        told = isinstance(problem, (SemanticStoreError, _BadVectorError))
-        known = f"{type(problem).__name__.lstrip('_')}: {problem}" if told else ""
+        told = isinstance(problem, (SemanticStoreError, BadVectorError))
+        known = f"{type(problem).__name__}: {problem}" if told else ""
         line = known or f"{type(problem).__name__} in the semantic cache"
         if line not in self._said and len(self._said) < _TEXTS:
             self._said.add(line)
             _log.warning("%s; the call went on without the cache", line)
+
+
+def _belongs(entry: Entry, request: AskedRequest) -> bool:
+    """Whether a row is for who asks; its keys say so too, and a store may be wrong about them."""
+    return (entry.tenant, entry.user, entry.version) == (request.tenant, request.user, request.version)
 
 
 def _needed(module: str) -> Any:
@@ -479,13 +489,9 @@ def _needed(module: str) -> Any:
         raise ConfigError(f'the semantic cache needs {problem.name}: pip install "headstay[semantic]"') from problem
 
 
-class _BadVectorError(EmbedderError):
-    """An embedder returned something that is no unit vector."""
-
-
 def _failed(problem: Exception) -> Reason:
     if isinstance(problem, SemanticStoreError):
         return Reason.STORE_FAILED
-    if isinstance(problem, _BadVectorError):
+    if isinstance(problem, BadVectorError):
         return Reason.BAD_VECTOR
     return Reason.EMBEDDER_FAILED if isinstance(problem, EmbedderError) else Reason.INTERNAL_ERROR

@@ -85,7 +85,6 @@ def eligibility(
     *,
     window: int | None = WINDOW,
     english: bool = True,
-    several_tenants: bool = False,
 ) -> Eligibility:
     """Say how a request may be answered from the cache.
 
@@ -93,27 +92,20 @@ def eligibility(
         request: The request.
         query: What is compared by meaning: see `read_query`.
         tokens: How the embedder reads the query; None if it cannot tell, or was not asked yet.
-        window: Most tokens the embedder reads, or None if that is not known.
+        window: Most tokens the embedder reads, or None if that is not known; if its tokens are not either, the
+            window of the bundled one counts.
         english: Whether the embedder is an uncased English one, as the bundled one is. Otherwise its own tokens alone
             say what it can read.
-        several_tenants: Whether the cache serves several tenants, so that each request has to name its own.
     """
-    refused = never(request, several_tenants=several_tenants)
+    refused = never(request)
     if refused:
         return Eligibility("none", refused)
     limit = query.reason or _only_exact(query.text, tokens, window, english)
     return Eligibility("exact", limit) if limit else Eligibility("semantic")
 
 
-def never(request: AskedRequest, *, several_tenants: bool = False) -> Reason | None:
-    """Say why a request must not be answered from the cache at all, or None.
-
-    Args:
-        request: The request.
-        several_tenants: Whether each request has to name its tenant.
-    """
-    if several_tenants and request.tenant is None:
-        return Reason.NO_TENANT
+def never(request: AskedRequest) -> Reason | None:
+    """Say why a request must not be answered from the cache at all, or None."""
     if request.asking is None:
         spoken = [turn.role for turn in request.turns if turn.role != "system"]
         return Reason.TOOL_RESULT_LAST if spoken[-1:] == ["tool"] else Reason.NOT_HUMAN_LAST
@@ -127,7 +119,9 @@ def never(request: AskedRequest, *, several_tenants: bool = False) -> Reason | N
 def _only_exact(text: str, tokens: TokenCount | None, window: int | None, english: bool) -> Reason | None:
     if not text.strip():
         return Reason.NO_TEXT
-    if window is not None and (tokens.count if tokens else _least_tokens(text)) > window:
+    # who neither counts tokens nor names a window reads a long text as far as nobody knows
+    most = WINDOW if window is None and tokens is None else window
+    if most is not None and (tokens.count if tokens else _least_tokens(text)) > most:
         return Reason.OVER_WINDOW
     if is_code(text):
         return Reason.CODE

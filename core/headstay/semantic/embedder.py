@@ -1,14 +1,15 @@
 """Embedders of the semantic cache: the bundled one, and whatever else is given in its place."""
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, cast
 
 from headstay.errors import ConfigError
 from headstay.semantic.embedder_hosts import CallableEmbedder, HostEmbedder
 from headstay.semantic.embedder_minilm import MiniLM
 from headstay.semantic.embedder_sentence_transformers import SentenceTransformerEmbedder
 from headstay.semantic.embedder_vectors import Embedder, FloatArray, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "CallableEmbedder",
@@ -18,16 +19,10 @@ __all__ = [
     "MiniLM",
     "SentenceTransformerEmbedder",
     "Tokens",
-    "aembed",
     "as_embedder",
 ]
 
 _MEMBERS = ("fingerprint", "dimension", "window", "embed", "tokens")
-
-
-@runtime_checkable
-class _Async(Protocol):
-    async def aembed(self, texts: Sequence[str]) -> FloatArray: ...
 
 
 def as_embedder(given: object = None, *, name: str | None = None, window: int | None = None) -> Embedder:
@@ -69,14 +64,3 @@ def as_embedder(given: object = None, *, name: str | None = None, window: int | 
         f"embedder={type(given).__name__} is no embedder. Give None, a sentence-transformers name, an embeddings "
         "object of LangChain or LlamaIndex, or CallableEmbedder(function, name=...)."
     )
-
-
-async def aembed(embedder: Embedder, texts: Sequence[str]) -> FloatArray:
-    """Embed texts without blocking the event loop: natively where the embedder can, else in a thread.
-
-    Raises:
-        EmbedderError: As from `embed`.
-    """
-    if isinstance(embedder, _Async):
-        return await embedder.aembed(texts)
-    return await asyncio.to_thread(embedder.embed, texts)

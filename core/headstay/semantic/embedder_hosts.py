@@ -1,9 +1,8 @@
 """Embedders made of what users bring: a function, or an embeddings object of LangChain or LlamaIndex."""
 
-import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import numpy as np
@@ -93,7 +92,7 @@ class CallableEmbedder:
         window: Most tokens that the function reads; None if that is not known.
 
     Raises:
-        ConfigError: The name is empty, or `dimension` or `window` is not positive.
+        ConfigError: It is no function, the name is empty, or `dimension` or `window` is not positive.
     """
 
     def __init__(
@@ -104,11 +103,13 @@ class CallableEmbedder:
         dimension: int | None = None,
         window: int | None = None,
     ) -> None:
-        if not name.strip():
+        if not callable(function):
+            raise ConfigError(f"CallableEmbedder({function!r}): give a function from texts to vectors")
+        if not isinstance(cast("object", name), str) or not name.strip():
             raise ConfigError('an embedder made of a function needs a name of its vectors, such as name="acme-v1".')
         for setting, value in (("dimension", dimension), ("window", window)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{setting}={value} of the embedder {name!r} cannot be; give a positive number.")
+            if value is not None and (not isinstance(cast("object", value), int) or value < 1):
+                raise ConfigError(f"{setting}={value!r} of the embedder {name!r} cannot be; give a positive number.")
         self.fingerprint = identity("function", name, dimension)
         self.window = window
         self._function = cast("Callable[[object], object]", function)
@@ -187,7 +188,6 @@ class HostEmbedder:
         self.window = window
         self._checked = Checked(f"the embedder {named!r}")
         self._batch = _batch_method(given, owner)
-        self._abatch = _async_batch_method(given)
 
     @property
     def dimension(self) -> int:
@@ -204,16 +204,6 @@ class HostEmbedder:
             return self._checked.nothing()
         return self._checked.unit_vectors(called(self._checked.source, self._batch, list(texts)), len(texts))
 
-    async def aembed(self, texts: Sequence[str]) -> FloatArray:
-        """Embed texts by the object's own async method where it has one, else in a thread."""
-        if self._abatch is None or not texts:
-            return await asyncio.to_thread(self.embed, texts)
-        try:
-            given = await self._abatch(list(texts))
-        except Exception as problem:
-            raise EmbedderError(f"{self._checked.source} failed: {type(problem).__name__}: {problem}") from problem
-        return self._checked.unit_vectors(given, len(texts))
-
     def tokens(self, text: str) -> Tokens | None:  # noqa: ARG002 - part of the protocol
         """Say that these objects do not count tokens."""
         return None
@@ -227,10 +217,3 @@ def _batch_method(given: object, owner: str) -> Callable[[list[str]], object]:
     if not callable(single):
         raise ConfigError(f"{owner} has no embed_documents and no get_text_embedding; give an embeddings object.")
     return lambda texts: [single(text) for text in texts]
-
-
-def _async_batch_method(given: object) -> Callable[[list[str]], Awaitable[object]] | None:
-    for known in ("aembed_documents", "aget_text_embedding_batch"):
-        if callable(method := getattr(given, known, None)):
-            return cast("Callable[[list[str]], Awaitable[object]]", method)
-    return None

@@ -1,6 +1,5 @@
 """Embeds by a sentence-transformers model, given by name or loaded."""
 
-import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from headstay.errors import ConfigError
 from headstay.semantic.embedder_hosts import called, identity, width_of
 from headstay.semantic.embedder_vectors import Checked, FloatArray, Tokens
+from headstay.semantic.forking import ForkedLock
 
 
 class SentenceTransformerEmbedder:
@@ -24,7 +24,7 @@ class SentenceTransformerEmbedder:
     def __init__(self, model: object, *, name: str | None = None) -> None:
         loaded: Any = _load(model) if isinstance(model, str) else model
         self._model = loaded
-        self._lock = threading.Lock()  # its tokenizer refuses two threads at a time
+        self._lock = ForkedLock()  # its tokenizer refuses two threads at a time
         origin, revision = _origin(loaded)
         named = name or (model if isinstance(model, str) else origin)
         if not named:

@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from headstay.errors import SemanticStoreError
 from headstay.semantic.entry import new_id
 from headstay.semantic.lookup import Lookup
+from headstay.semantic.reasons import Reason
 from headstay.semantic.store import Store
 
 LONGEST = 600.0
@@ -93,14 +94,15 @@ def share(
         seconds: How long to wait, over all leaders.
 
     Returns:
-        The last look, and the flight that the caller has to land, if it leads one.
+        The last look, and the flight that the caller has to land, if it leads one. Where the time is over, the reason
+        of the miss is `lease_lost`.
     """
     deadline = time.monotonic() + seconds
     flight = claim(lookup := ask())
     while flight is not None and not flight.leads:
         left = deadline - time.monotonic()
         if left <= 0:
-            return lookup, None
+            return replace(lookup, reason=Reason.LEASE_LOST), None
         flight.wait(left)
         flight = claim(lookup := ask())
     return lookup, flight
@@ -115,7 +117,7 @@ async def ashare(
     while flight is not None and not flight.leads:
         left = deadline - time.monotonic()
         if left <= 0:
-            return lookup, None
+            return replace(lookup, reason=Reason.LEASE_LOST), None
         await flight.await_landing(left)
         lookup, flight = await _look(ask, claim)
     return lookup, flight

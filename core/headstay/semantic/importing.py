@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headstay.errors import ConfigError
 from headstay.semantic.answer import Answer, read_answer
 from headstay.semantic.chain import chain_request, named
-from headstay.semantic.eligible import eligibility
+from headstay.semantic.comparing import embed_query
 from headstay.semantic.entry import Entry, new_id
 from headstay.semantic.faq import FaqRow
 from headstay.semantic.query import Query, Templates, looks_composed, normal_text, read_query
@@ -151,10 +151,10 @@ def entries_of(
         exact = exact_key(spot.family, spot.request.turns[0].text)
         if (first := known.setdefault(exact, row.line)) != row.line:
             raise ConfigError(f"{row.where}: the question of line {first} again; nothing was imported")
-        vector, limit = _vector(spot, embedder)
+        vectors, limit = embed_query(embedder, spot.request, spot.query)
         if limit is not None:
             limited.append((row, limit))
-        entry = _entry(spot, row, exact, vector)
+        entry = _entry(spot, row, exact, None if vectors is None else vectors[0].tobytes())
         expires = None if ttl is None else made + ttl
         names = tuple(dict.fromkeys((*tags, *row.tags)))
         entries.append(replace(entry, created=made, used=made, expires=expires, tags=names))
@@ -178,18 +178,6 @@ def _entry(spot: Spot, row: FaqRow, exact: str, vector: bytes | None) -> Entry:
         family=spot.family,
         text=None if text == spot.query.text else text,
     )
-
-
-def _vector(spot: Spot, embedder: "Embedder") -> tuple[bytes | None, Reason | None]:
-    """Embed a question as the cache would, or say why it will not be compared by meaning."""
-    if spot.query.reason is not None:
-        return None, spot.query.reason
-    tokens = embedder.tokens(spot.query.text)
-    english = bool(getattr(embedder, "english", False))
-    allowed = eligibility(spot.request, spot.query, tokens, window=embedder.window, english=english)
-    if allowed.tier != "semantic":
-        return None, allowed.reason
-    return embedder.embed([spot.query.text])[0].tobytes(), None
 
 
 def _around(kept: Entry) -> tuple[str, str]:

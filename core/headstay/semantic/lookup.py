@@ -37,7 +37,7 @@ class Lookup:
         answer: What the served entry holds, or None on a miss.
         reply: What the host made of that answer, or None.
         outdated: Whether a fresh answer takes the place of the kept one, which may not be served any more.
-        detail: Which exception, where something failed.
+        detail: Which exception, where something failed; or what of the request has no content to compare.
     """
 
     request: AskedRequest

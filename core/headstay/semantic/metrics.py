@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from threading import Lock
 
+from headstay.semantic.forking import ForkedLock
 from headstay.semantic.lookup import Admission, Lookup
 
 
@@ -44,7 +44,7 @@ class Counts:
     """Counts, for several threads."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = ForkedLock()
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def looked_up(self, lookup: Lookup) -> None:

@@ -1,6 +1,6 @@
 """How a cache decides and keeps, as its user set it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, cast
@@ -51,14 +51,59 @@ def read_policy(
         ConfigError: A setting cannot work; the message says what to give.
     """
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    if seconds is not None and not (isinstance(cast("object", seconds), (int, float)) and seconds > 0):
+    if seconds is not None and not (_is_number(seconds) and seconds > 0):
         raise ConfigError(f"ttl={ttl!r}: give seconds over 0, a timedelta, or None for no limit")
-    if not 0 <= jitter < 1:
+    if not (_is_number(jitter) and 0 <= jitter < 1):
         raise ConfigError(f"jitter={jitter!r}: give a share of the TTL, 0 up to and without 1")
     if tool_calls not in ("never", "exact"):
         raise ConfigError(f'tool_calls={tool_calls!r}: say "never" or "exact"')
-    if not 0 <= flight <= LONGEST:
+    if not (_is_number(flight) and 0 <= flight <= LONGEST):
         raise ConfigError(f"flight={flight!r}: give seconds up to {LONGEST:g}, 0 not to wait")
+    if not isinstance(cast("object", dry_run), bool):
+        raise ConfigError(f"dry_run={dry_run!r}: say True or False")
+    return Policy(check_threshold(threshold), seconds, jitter, tool_calls, check_tags(tags), dry_run, flight)
+
+
+def check_tags(tags: object) -> tuple[str, ...]:
+    """Return tags, or say how they are given.
+
+    Raises:
+        ConfigError: It is no list of names.
+    """
     if isinstance(tags, str):
-        raise ConfigError(f"tags={tags!r}: give a list of names, such as [{tags!r}]")
-    return Policy(check_threshold(threshold), seconds, jitter, tool_calls, tuple(tags), dry_run, flight)
+        raise ConfigError(f"tags={tags!r}: give a list of names, such as [{tags or 'faq'!r}]")
+    listed = isinstance(tags, Iterable) and not isinstance(tags, Mapping)
+    names = list(cast("Iterable[object]", tags)) if listed else [None]
+    if not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(f'tags={tags!r}: give a list of names, such as ["faq"]; each is a str and not empty')
+    return tuple(cast("list[str]", names))
+
+
+def check_name(setting: str, name: object) -> str | None:
+    """Return a name or None, or say what a name is.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if name is None or (isinstance(name, str) and name):
+        return name
+    raise ConfigError(f"{setting}={name!r}: give a str that is not empty, or None")
+
+
+def check_feedback(entry: object, wrong: object) -> None:
+    """Refuse a judgement of a served answer that is none.
+
+    Raises:
+        ConfigError: The message says what to give.
+    """
+    if not isinstance(entry, str):
+        raise ConfigError(
+            f"feedback({type(entry).__name__}): give the entry's name, as a served reply says it: "
+            'reply.response_metadata["headstay"]["entry"]'
+        )
+    if not isinstance(wrong, bool):
+        raise ConfigError(f"feedback(wrong={wrong!r}): say True or False")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

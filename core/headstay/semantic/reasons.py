@@ -13,7 +13,9 @@ class Reason(StrEnum):
     REFRESHED = "refreshed"
     DRY_RUN = "dry_run"
     NO_TENANT = "no_tenant"
+    NO_CONFIG = "no_config"
     # requests that are never looked up
+    NO_QUERY = "no_query"
     NOT_HUMAN_LAST = "not_human_last"
     TOOL_RESULT_LAST = "tool_result_last"
     UNHASHED_MEDIA = "unhashed_media"
@@ -28,12 +30,9 @@ class Reason(StrEnum):
     UNSUPPORTED_SCRIPT = "unsupported_script"
     UNFAMILIAR_LANGUAGE = "unfamiliar_language"
     CODE = "code"
-    TARGET_NOT_MET = "target_not_met"
     # nothing that fits
     NOTHING_STORED = "nothing_stored"
     BELOW_THRESHOLD = "below_threshold"
-    EXPIRED = "expired"
-    VERSION_CHANGED = "version_changed"
     MARKED_WRONG = "marked_wrong"
     TOOL_CALLS_NOT_REPLAYED = "tool_calls_not_replayed"
     LEASE_LOST = "lease_lost"
@@ -61,7 +60,6 @@ class Reason(StrEnum):
     NOT_ADMITTED_ERROR = "not_admitted_error"
     NOT_ADMITTED_TOOL_CALLS = "not_admitted_tool_calls"
     NOT_ADMITTED_TOO_LARGE = "not_admitted_too_large"
-    NOT_ADMITTED_QUOTA = "not_admitted_quota"
     NOT_ADMITTED_CALLER = "not_admitted_caller"
     NOT_ADMITTED_FORM = "not_admitted_form"
     # something failed, and the call went on without the cache
@@ -82,12 +80,16 @@ TEXT = MappingProxyType(
         Reason.BYPASSED: "this call asked to go past the cache",
         Reason.REFRESHED: "this call asked for a fresh answer; it replaces the kept one",
         Reason.DRY_RUN: "dry run: the answer was found and not served",
-        Reason.NO_TENANT: "several tenants share this cache and this call names none; pass tenant=",
+        Reason.NO_TENANT: "several tenants or users share this cache and this call names none; pass tenant= or user=",
+        Reason.NO_CONFIG: "LangChain hands this cache no config for functions of it; use cache_aware() or "
+        "caching(tenant=)",
+        Reason.NO_QUERY: "the input has no text where query= says the question is",
         Reason.NOT_HUMAN_LAST: "the last message is not a human's",
         Reason.TOOL_RESULT_LAST: "the last message is a tool result; steps of an agent are never answered from a cache",
         Reason.UNHASHED_MEDIA: "an image or file is given by reference, so its content is not known; send its bytes",
         Reason.SEVERAL_GENERATIONS: "more than one answer is asked for (n > 1)",
-        Reason.OPAQUE_SCHEMA: "a schema is known by its name only; give it as JSON schema, or use CacheAwareChatModel",
+        Reason.OPAQUE_SCHEMA: "a part has no content to compare; give plain values, and a schema as JSON schema "
+        "or to CacheAwareChatModel",
         Reason.NO_TEXT: "the last message has no text to compare; identical requests only",
         Reason.TEMPLATED_TEXT: "the last message holds more than a question; identical requests only. Declare query=",
         Reason.QUERY_NOT_IN_TEXT: "the declared query is not a part of the last message; identical requests only",
@@ -96,11 +98,8 @@ TEXT = MappingProxyType(
         Reason.UNSUPPORTED_SCRIPT: "the embedder does not read this script or sign; identical requests only",
         Reason.UNFAMILIAR_LANGUAGE: "the embedder reads English and this seems to be none; identical requests only",
         Reason.CODE: "the query holds code, where one sign matters; identical requests only",
-        Reason.TARGET_NOT_MET: "no threshold meets the promised error on the labels so far; identical requests only",
         Reason.NOTHING_STORED: "nothing is kept yet for this model, system prompt, history and settings",
         Reason.BELOW_THRESHOLD: "no kept question is near enough",
-        Reason.EXPIRED: "the kept answer is past its time to live",
-        Reason.VERSION_CHANGED: "the kept answer belongs to another version= of the documents",
         Reason.MARKED_WRONG: "the kept answer was marked wrong by feedback",
         Reason.TOOL_CALLS_NOT_REPLAYED: "the kept answer holds tool calls; these are replayed by opt-in only",
         Reason.LEASE_LOST: "another call was fetching the same answer and did not finish in time",
@@ -126,7 +125,6 @@ TEXT = MappingProxyType(
         Reason.NOT_ADMITTED_ERROR: "the call failed, so nothing is kept",
         Reason.NOT_ADMITTED_TOOL_CALLS: "the answer holds tool calls; these are kept by opt-in only",
         Reason.NOT_ADMITTED_TOO_LARGE: "the answer is larger than one entry may be",
-        Reason.NOT_ADMITTED_QUOTA: "the tenant's share of the store is full",
         Reason.NOT_ADMITTED_CALLER: "this call asked not to be kept",
         Reason.NOT_ADMITTED_FORM: "the answer holds what could not be read back from JSON as it was",
         Reason.EMBEDDER_FAILED: "the embedder failed; the call went on without the cache",

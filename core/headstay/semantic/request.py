@@ -26,14 +26,12 @@ class Turn:
         other: Canonical JSON of what is not text (tool calls without their ids, images and files by the hash of their
             bytes); empty if there is nothing.
         unhashed: Whether it holds an image or file by reference, whose content is not known.
-        stands_for: Id of the cache entry that this turn was served from; it then stands for the text.
     """
 
     role: Role
     text: str
     other: str = ""
     unhashed: bool = False
-    stands_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)

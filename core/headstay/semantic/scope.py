@@ -23,8 +23,7 @@ def scope_key(request: AskedRequest, *, embedder_fingerprint: str, query: Query 
     """Hash all of a request but its query.
 
     The order of JSON keys and of tools does not count (see `read_settings`), and no process, machine or hash seed
-    has a key of its own. A served turn of the history counts as its entry, so a conversation that was answered from
-    the cache goes on hitting.
+    has a key of its own.
 
     Args:
         request: The request, before `arrange`.
@@ -70,15 +69,7 @@ def exact_key(family: str, text: str) -> str:
     return _hash(meaning_text([KEY_VERSION, family, normal_text(text)]))
 
 
-def exact_key_of(request: AskedRequest, *, embedder_fingerprint: str) -> str:
-    """Hash a request whole: `exact_key` with its own family and last human text (empty if no human asks)."""
-    text = request.turns[request.asking].text if request.asking is not None else ""
-    return exact_key(family_key(request, embedder_fingerprint=embedder_fingerprint), text)
-
-
 def _turn_form(turn: Turn) -> list[object]:
-    if turn.stands_for:
-        return [turn.role, "entry", turn.stands_for]
     return [turn.role, "text", turn.text, turn.other, turn.unhashed]
 
 

@@ -57,7 +57,7 @@ class SQLiteStore:
 
     Raises:
         SemanticStoreError: The file cannot be opened, is no store, or lies on a network.
-        ConfigError: A limit is below 1.
+        ConfigError: A limit is below 1, or the path is an address.
     """
 
     def __init__(
@@ -80,8 +80,11 @@ class SQLiteStore:
             "secure_delete": secure_delete,
         }
         for name, limit in self._settings.items():
-            if name != "secure_delete" and limit is not None and limit < 1:
-                raise ConfigError(f"{name}={limit} leaves no room for an entry. Give 1 or more.")
+            if name == "secure_delete" or (limit is None and name.startswith("tenant_")):
+                continue
+            if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+                raise ConfigError(f"{name}={limit!r} leaves no room for an entry. Give 1 or more.")
+        _check_path(path)
         self._quota = Quota(max_entries, max_bytes)
         self._tenant_quota = Quota(tenant_max_entries, tenant_max_bytes)
         self._max_index_bytes = max_index_bytes
@@ -350,6 +353,18 @@ class SQLiteStore:
 
     def __repr__(self) -> str:
         return f"SQLiteStore({str(self._handle.path)!r})" if self._handle.path else "SQLiteStore()"
+
+
+def _check_path(path: object) -> None:
+    """Refuse what would only make a strange file.
+
+    Raises:
+        ConfigError: It is an address, or no text and no path.
+    """
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise ConfigError(f"a store in {type(path).__name__}: give the path of a file, or None to keep it in memory")
+    if isinstance(path, str) and ("://" in path or not path.strip()):
+        raise ConfigError(f"{path!r} is no path: give a file, such as 'answers.db', or None to keep it in memory")
 
 
 def _reopen(path: str | None, settings: dict[str, Any]) -> SQLiteStore:

@@ -10,6 +10,7 @@ from headstay.semantic.veto_words import FUNCTION_WORDS, GROUPS, NEGATING_PREFIX
 from headstay.semantic.wording import base_form, is_negation, stem
 
 _UNSAID = frozenset({"today", "tonight"})
+_TAKERS = frozenset({"me", "us"})
 _SHORT = 15
 
 
@@ -38,8 +39,7 @@ def _negated(reading: Reading) -> str:
 
 def groups(asked: Reading, stored: Reading) -> Veto | None:
     """Words of different poles of one group, each in one of the questions only; or both poles, exchanged."""
-    ours = Counter(word.stem for word in asked.words)
-    theirs = Counter(word.stem for word in stored.words)
+    ours, theirs = _said(asked), _said(stored)
     only_ours, only_theirs = ours - theirs, theirs - ours
     for group in _shared_groups(only_ours, only_theirs):
         a = {word: _POLES[word][group] for word in only_ours if group in _POLES.get(word, {})}
@@ -49,6 +49,14 @@ def groups(asked: Reading, stored: Reading) -> Veto | None:
         ):
             return Veto(_KINDS[group], next(iter(a)), next(iter(b)))
     return None
+
+
+def _said(reading: Reading) -> Counter[str]:
+    """Count the words of a text, without the verb of `give me`: who says so wants to get."""
+    pairs = zip(reading.words, (*reading.words[1:], None), strict=False)
+    return Counter(
+        word.stem for word, after in pairs if not (word.low == "give" and after is not None and after.low in _TAKERS)
+    )
 
 
 def _odd(asked: Reading, stored: Reading) -> bool:

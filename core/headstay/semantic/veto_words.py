@@ -128,6 +128,8 @@ OPPOSITES = (
     "cause|effect",
     "question|answer",
     "used taken spent|left remaining",
+    "used|unused",
+    "give|get",
     "alive living|dead",
     "win|defeat",
     "pros|cons",
