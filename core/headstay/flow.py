@@ -304,8 +304,12 @@ class Flow:
         if not self.settings.union or not rules.known:
             return None
         native = self.settings.late_tools == "auto" and prompt.wire in rules.late_tools
+        system_bytes = sum(map(size_of, prompt.system))
         settled = settle(prompt, known.tools, before if native else None, native=native)
-        frozen, said = bounded(settled.frozen, sum(map(size_of, prompt.system)))
+        frozen, said = bounded(settled.frozen, system_bytes)
+        if frozen.appended and all(tool.deferred for tool in frozen.tools):  # a list must hold a tool that is not
+            settled = settle(prompt, known.tools, None, native=False)
+            frozen, said = bounded(settled.frozen, system_bytes)
         return replace(settled, frozen=frozen, notices=said)
 
     def _place_in_conversation(

@@ -10,11 +10,13 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from headstay.canonical import digest
-from headstay.headstore import CallRecord, HeadRecord, HeadStore, LaneState, read_form, write_form
+from headstay.headstore import MAX_HEADS, CallRecord, HeadRecord, HeadStore, LaneState, read_form, write_form
 from headstay.headstore_rows import (
+    MAX_ADDITIONS,
     MAX_CALLS,
     MAX_NOTES,
     ConversationRows,
@@ -92,6 +94,15 @@ class Journal:
         """Whether there is nothing to write back."""
         return not (self.lanes or self.heads or self.pins or self.calls or self.notes or self.additions)
 
+    def take_over(self, earlier: "Journal") -> None:
+        """Add what another journal of the conversation holds; of what both have, this one's stays."""
+        self.lanes = {**earlier.lanes, **self.lanes}
+        self.heads = _together(earlier.heads, self.heads, MAX_HEADS)
+        self.pins = {**earlier.pins, **self.pins}
+        self.calls = _together(earlier.calls, self.calls, MAX_CALLS)
+        self.notes = _together(earlier.notes, self.notes, MAX_NOTES)
+        self.additions = _together(earlier.additions, self.additions, MAX_ADDITIONS)
+
 
 _current: ContextVar["tuple[SharedHeadStore, Journal] | None"] = ContextVar("headstay_journal", default=None)
 
@@ -133,7 +144,7 @@ class SharedHeadStore(HeadStore):
         """Keep a head of a lane."""
         super().save_head(lane, record)
         if (journal := self._journal()) is not None:
-            journal.heads[lane, record.head.hex()] = record
+            _keep(journal.heads, (lane, record.head.hex()), record, MAX_HEADS)
 
     def save_call(self, call: CallRecord) -> None:
         """Keep where a conversation is."""
@@ -151,7 +162,7 @@ class SharedHeadStore(HeadStore):
         """Keep the definition of an appended tool, under its name."""
         super().save_addition(scope, addition, form, at)
         if (journal := self._journal(scope)) is not None:
-            journal.additions[addition] = form
+            _keep(journal.additions, addition, form, MAX_ADDITIONS)
 
     def pin(self, scope: str, name: str, text: str) -> str:
         """Keep a text under a name, once."""
@@ -300,6 +311,12 @@ def _keep(rows: dict[Key, Row], key: Key, row: Row, number: int) -> None:
     rows[key] = row
     while len(rows) > number:
         del rows[next(iter(rows))]
+
+
+def _together(earlier: Mapping[Key, Row], later: Mapping[Key, Row], number: int) -> dict[Key, Row]:
+    """Bring rows together and let go of the first ones beyond a number."""
+    rows = {**{key: row for key, row in earlier.items() if key not in later}, **later}
+    return dict(islice(rows.items(), max(0, len(rows) - number), None))
 
 
 def conversation_key(thread: str, opening: str) -> str:

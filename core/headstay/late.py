@@ -174,8 +174,8 @@ def settle(prompt: Prompt, state: ToolState, before: Carried | None, *, native: 
                 fresh.append(Addition(name, known[1], place))
             else:
                 listed[name] = known
-    revoked = [name for name in base if name not in names and name in state.client]
-    listed |= {name: (revive(name, base[name]), base[name]) for name in revoked}
+    revoked = [revive(name, base[name]) for name in base if name not in names and name in state.client]
+    listed |= {tool.name: (tool, base[tool.name]) for tool in revoked if tool.client}
     order = _ordered(base, listed, state.order)
     additions = (*held.values(), *fresh)
     frozen = FrozenTools(

@@ -16,7 +16,9 @@ _NOTICE = (
 
 
 def bounded(frozen: FrozenTools, system_bytes: int) -> tuple[FrozenTools, tuple[str, ...]]:
-    """Leave the masked tools out of a list where they are more than the head is worth.
+    """Leave the masked tools out of a list where they are more than the head is worth, or would be refused.
+
+    Anthropic (tool search, seen 2026-11-29): at least one tool of a list is not deferred.
 
     An offered tool is never left out, nor is one that stands in the messages: what was sent there stays. A call of a
     tool that is left out is refused as before, since it is not offered.
@@ -32,7 +34,9 @@ def bounded(frozen: FrozenTools, system_bytes: int) -> tuple[FrozenTools, tuple[
     sizes = [size_of(form) for form in frozen.forms]
     dropped = [tool.name in masked for tool in frozen.tools]
     burden = sum(size for size, drop in zip(sizes, dropped, strict=True) if drop)
-    if sum(dropped) > MOST_MASKED:
+    if any(dropped) and all(tool.deferred for tool in frozen.tools):
+        why = "are deferred like all others in the list, which a provider refuses"
+    elif sum(dropped) > MOST_MASKED:
         why = f"are more than {MOST_MASKED}"
     elif burden > max(SMALL_BYTES, sum(sizes) - burden + system_bytes):
         why = "would more than double the head"

@@ -78,8 +78,8 @@ def freeze_tools(tools: Sequence[Tool], state: ToolState, *, union: bool = False
     for name in order:
         tool = given.get(name)
         if tool is None:
-            if name in kept:
-                frozen.append(revive(name, state.forms[name]))
+            if name in kept and (revived := revive(name, state.forms[name])).client:
+                frozen.append(revived)
             continue
         first = state.forms.get(name)
         tool, changed[name] = (tool, forms[name]) if first is None else first_form(tool, forms[name], first)
@@ -105,9 +105,10 @@ def first_form(tool: Tool, form: str, first: str) -> tuple[Tool, str]:
 
 
 def revive(name: str, form: str) -> Tool:
-    """Read a tool of the application back from its wire form."""
+    """Read a tool back from its wire form: a name that the application ran may have become a provider-run tool's."""
     wire = cast("Mapping[str, object]", json.loads(form))
-    return Tool(name, client=True, deferred=bool(wire.get("defer_loading")), wire=wire)
+    client = wire.get("type") in (None, "custom", "function")
+    return Tool(name, client, deferred=bool(wire.get("defer_loading")), wire=wire)
 
 
 def merge_tools(known: ToolState, learnt: ToolState) -> ToolState:

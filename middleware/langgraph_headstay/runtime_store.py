@@ -47,7 +47,7 @@ class RuntimeStore:
     Args:
         say: Logs a line once.
         patience_s: Seconds to wait for the store, for each of loading and saving.
-        rest_s: Seconds for which a store that failed is left alone.
+        rest_s: Seconds for which a store that failed is left alone, or a tenant's documents that cannot be read.
 
     Attributes:
         head_store: The head store in memory.
@@ -58,7 +58,7 @@ class RuntimeStore:
         self._say = say
         self._patience = patience_s
         self._rest = rest_s
-        self._rests_until = float("-inf")
+        self._rest_until: OrderedDict[str, float] = OrderedDict()  # by scope; an empty one is the whole store
         self._unsaved: OrderedDict[Conversation, Journal] = OrderedDict()
         self._own: OrderedDict[str, None] = OrderedDict()
         self._told: set[tuple[str, str]] = set()
@@ -77,8 +77,8 @@ class RuntimeStore:
             yield
             return
         journal = self._open(conversation)
-        self._load(store, journal)
         try:
+            self._load(store, journal)
             with self.head_store.noting(journal):
                 yield
         except Exception:
@@ -97,8 +97,8 @@ class RuntimeStore:
             yield
             return
         journal = self._open(conversation)
-        await self._aload(store, journal)
         try:
+            await self._aload(store, journal)
             with self.head_store.noting(journal):
                 yield
         except Exception:
@@ -133,14 +133,14 @@ class RuntimeStore:
             return self._unsaved.pop(conversation, None) or Journal(*conversation)
 
     def _load(self, store: BaseStore, journal: Journal) -> None:
-        if not self._resting():
+        if not self._resting(journal.scope):
             try:
                 self._run(store, journal, self.head_store.loading(journal))
             except Exception as problem:  # noqa: BLE001 - I8: the call goes on with what is in memory
                 self._failed("read", journal, problem)
 
     async def _aload(self, store: BaseStore, journal: Journal) -> None:
-        if not self._resting():
+        if not self._resting(journal.scope):
             try:
                 async with asyncio.timeout(self._patience):
                     await _arun(store, journal, self.head_store.loading(journal))
@@ -148,28 +148,34 @@ class RuntimeStore:
                 self._failed("read", journal, problem)
 
     def _save(self, store: BaseStore, journal: Journal) -> None:
-        if not self._resting():
-            try:
+        try:
+            if not self._resting(journal.scope):
                 self._run(store, journal, self.head_store.saving(journal))
-            except Exception as problem:  # noqa: BLE001 - I8: the reply is there all the same
-                self._failed("written", journal, problem)
-        self._hold(journal)
+        except Exception as problem:  # noqa: BLE001 - I8: the reply is there all the same
+            self._failed("written", journal, problem)
+        finally:
+            self._hold(journal)
 
     async def _asave(self, store: BaseStore, journal: Journal) -> None:
-        if not self._resting():
-            try:
+        try:
+            if not self._resting(journal.scope):
                 async with asyncio.timeout(self._patience):
                     await _arun(store, journal, self.head_store.saving(journal))
-            except Exception as problem:  # noqa: BLE001 - I8: the reply is there all the same
-                self._failed("written", journal, problem)
-        self._hold(journal)
+        except Exception as problem:  # noqa: BLE001 - I8: the reply is there all the same
+            self._failed("written", journal, problem)
+        finally:
+            self._hold(journal)
 
     def _hold(self, journal: Journal) -> None:
         """Keep what could not be written for the conversation's next call."""
         if journal.empty:
             return
+        conversation = Conversation(journal.scope, journal.conversation)
         with self._lock:
-            self._unsaved[Conversation(journal.scope, journal.conversation)] = journal
+            held = self._unsaved.pop(conversation, None)  # of a call beside this one
+            if held is not None:
+                journal.take_over(held)
+            self._unsaved[conversation] = journal
             while len(self._unsaved) > _UNSAVED:
                 self._unsaved.popitem(last=False)
 
@@ -183,11 +189,18 @@ class RuntimeStore:
                 return
             texts = _within(until - monotonic(), partial(_serve, store, (NAMESPACE, journal.scope), asked))
 
-    def _resting(self) -> bool:
-        return monotonic() < self._rests_until
+    def _resting(self, scope: str) -> bool:
+        with self._lock:
+            until = max(self._rest_until.get("", 0.0), self._rest_until.get(scope, 0.0))
+        return monotonic() < until
 
     def _failed(self, what: str, journal: Journal, problem: Exception) -> None:
-        self._rests_until = monotonic() + self._rest
+        # a document that cannot be read is one tenant's: the others go on
+        of_document = isinstance(problem, (HeadStoreError, ValueError, KeyError, TypeError))
+        with self._lock:
+            self._rest_until[journal.scope if of_document else ""] = monotonic() + self._rest
+            while len(self._rest_until) > _UNSAVED:
+                self._rest_until.popitem(last=False)
         kind = type(problem).__name__
         if isinstance(problem, TimeoutError):
             words = f"it took more than {self._patience:g} s"
@@ -199,9 +212,10 @@ class RuntimeStore:
             words = f"{kind}: {problem}"
         if (what, kind) not in self._told:
             self._told.add((what, kind))
+            resting = "these documents are" if of_document else "the store is"
             self._say(
-                f"runtime.store could not be {what}: {words}. The call went on with what is in memory, and the store "
-                f"is left alone for {self._rest:g} s"
+                f"runtime.store could not be {what}: {words}. The call went on with what is in memory, and {resting} "
+                f"left alone for {self._rest:g} s"
             )
 
     def _say_none(self) -> None:

@@ -296,6 +296,77 @@ def test_a_place_that_the_history_no_longer_has_is_given_up() -> None:
     assert (away.additions, away.frozen.masked) == ((), ())
 
 
+@pytest.mark.parametrize("wire", MODELS)
+@pytest.mark.parametrize("first", ["provider-run", "many", "deferred"])
+def test_a_tool_goes_into_a_list_that_would_hold_nothing_else(wire: Any, first: str) -> None:
+    """The earlier tools are gone, by revocation or as too many masked ones, or wait to be found by a search."""
+    search: Json = {"type": "tool_search", "name": "tool_search"}
+    before: dict[str, list[Json]] = {
+        "provider-run": [{"type": "web_search", "name": "web_search"}],
+        "many": [tool(wire, f"old_{number:02}", 0) for number in range(65)],
+        "deferred": [search, {**tool(wire, "alpha", 0), "defer_loading": True}],
+    }
+    kept = before["deferred"][1:] if first == "deferred" else []
+    late = tool(wire, "bravo", 0)
+    flow = Flow(Settings("agent", union=True, on_break="record"), head_store=HeadStore())
+    sent: list[Call] = []
+    history: list[Json] = [{"role": "user", "content": "Hello"}]
+    for number, tools in enumerate([before[first], [*kept, late], [*kept, late]]):
+        history = [*history, *said(wire, number, results=False)] if number else history
+        body: Json = {"model": MODELS[wire], "tools": tools}
+        if wire == "anthropic-messages":
+            body |= {"system": POLICY, "messages": history}
+        else:
+            body["input"] = [{"role": "developer", "content": POLICY}, *history]
+        sent.append(flow.prepare(body, wire=wire, thread="one", now=1_000.0 + number))
+        flow.complete(sent[-1], Usage(input_tokens=2_000))
+    _, second, third = sent
+    assert [call.unverified for call in sent] == [None, None, None]
+    assert [one["name"] for one in second.body["tools"]] == [*(one["name"] for one in kept), "bravo"]
+    assert declared(second.body) == [*kept, late]
+    assert "tool_added" in [found.cause for found in second.breaks]
+    assert continues(third, second)
+    assert third.breaks == ()
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5", "claude-sonnet-4-6"])
+def test_deferred_tools_do_not_stay_alone_in_a_list(model: str) -> None:
+    """The search that found them is gone with the offer; a list of deferred tools only is refused."""
+    wire: Any = "anthropic-messages"
+    search: Json = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
+    alpha = {**tool(wire, "alpha", 0), "defer_loading": True}
+    flow = Flow(Settings("agent", union=True, on_break="record"), head_store=HeadStore())
+    for number, tools in enumerate([[alpha, search], []]):
+        body: Json = {"model": model, "system": POLICY, "messages": [{"role": "user", "content": "Hello"}]}
+        call = flow.prepare({**body, "tools": tools} if tools else body, wire=wire, now=1_000.0 + number)
+        flow.complete(call, Usage(input_tokens=2_000))
+        assert call.unverified is None
+    assert "tools" not in call.body
+    assert len(call.notices) == 1
+    assert "are deferred like all others in the list" in call.notices[0]
+
+
+@pytest.mark.parametrize("late_tools", ["auto", "list"])
+@pytest.mark.parametrize("wire", MODELS)
+def test_i5_a_revoked_provider_run_tool_leaves_the_list_also_where_its_name_was_the_applications(
+    wire: Any, late_tools: Any
+) -> None:
+    alpha, own = tool(wire, "alpha", 0), tool(wire, "web_search", 0)
+    theirs = {"type": "web_search", "name": "web_search"}
+    flow = Flow(Settings("agent", union=True, on_break="record", late_tools=late_tools), head_store=HeadStore())
+    history: list[Json] = [{"role": "user", "content": "Hello"}]
+    listed: list[list[Json]] = []
+    for number, tools in enumerate([[alpha, own], [alpha, theirs], [alpha]]):
+        history = [*history, *said(wire, number, results=False)] if number else history
+        field = "messages" if wire == "anthropic-messages" else "input"
+        body: Json = {"model": MODELS[wire], "tools": tools, field: history}
+        call = flow.prepare(body, wire=wire, thread="one", now=1_000.0 + number)
+        flow.complete(call, Usage(input_tokens=2_000))
+        assert call.unverified is None
+        listed.append(declared(call.body))
+    assert listed == [[alpha, own], [alpha, theirs], [alpha]]
+
+
 def test_a_tool_given_twice_is_left_to_the_provider_to_refuse() -> None:
     prompt = _prompt(USER, tools=("a", "a"))
     settled = settle(prompt, ToolState(("b",), {"b": '{"name":"b"}'}, ("b",)), None, native=True)

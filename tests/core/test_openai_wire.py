@@ -252,6 +252,35 @@ def test_a_tail_without_a_human_turn_makes_one(model: str) -> None:
     ]
 
 
+def test_an_mcp_server_is_allowed_by_its_label() -> None:
+    """Rule: the example at `ToolChoiceAllowed` in openai 3.57.0, seen 2026-11-29."""
+    server = {"type": "mcp", "server_label": "wiki", "server_url": "https://wiki.example", "require_approval": "never"}
+    alpha, bravo = ({"type": "function", "name": name, "parameters": {}} for name in ("alpha", "bravo"))
+    flow = Flow(Settings("desk", union=True, on_break="record"))
+    for tools in ([server, alpha, bravo], [server, alpha]):
+        body = {"model": "gpt-6.1-sol", "input": "Hello!", "tools": tools}
+        call = flow.prepare(body, wire="openai-responses", thread="one", now=1.0)
+        flow.complete(call, None)
+    allowed = [{"type": "function", "name": "alpha"}, {"type": "mcp", "server_label": "wiki"}]
+    assert call.body["tools"] == [alpha, bravo, server]
+    assert call.body["tool_choice"] == {"type": "allowed_tools", "mode": "auto", "tools": allowed}
+
+
+def test_custom_tools_in_chat_are_allowed_as_such() -> None:
+    """Their name stands inside `custom` (openai 3.57.0 types, seen 2026-11-29)."""
+    names = ("alpha", "bravo", "charlie")
+    alpha, bravo, charlie = ({"type": "custom", "custom": {"name": name}} for name in names)
+    flow = Flow(Settings("desk", union=True, on_break="record"))
+    for tools in ([alpha, bravo, charlie], [charlie, alpha]):
+        messages = [{"role": "user", "content": "Hello!"}]
+        body = {"model": "gpt-5.6-terra", "messages": messages, "tools": tools}
+        call = flow.prepare(body, wire="openai-chat", thread="one", now=1.0)
+        flow.complete(call, None)
+    assert call.body["tools"] == [alpha, bravo, charlie]
+    allowed = {"mode": "auto", "tools": [alpha, charlie]}
+    assert call.body["tool_choice"] == {"type": "allowed_tools", "allowed_tools": allowed}
+
+
 def test_the_hosts_own_messages_are_ordered_only() -> None:
     messages = [{"role": "system", "content": f"{NOW}For Ada."}, {"role": "user", "content": "Hello!"}]
     call = send("host-messages", "gpt-5.6-terra", declared=ADA, messages=messages, tail="Document 7")

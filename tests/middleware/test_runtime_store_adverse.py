@@ -141,6 +141,25 @@ def test_what_could_not_be_written_is_written_later() -> None:
     assert "could not be written: ConnectionError: the database is gone." in said[0]
 
 
+def test_what_two_calls_of_a_conversation_could_not_write_is_written_later() -> None:
+    """Two branches at once, both during an outage: neither's notes push the other's out."""
+    store, said = Watched(), list[str]()
+    ours = RuntimeStore(said.append, rest_s=0.0)
+    with ExitStack() as outer, ExitStack() as inner:
+        outer.enter_context(ours.sharing(store, HERE))
+        ours.head_store.save_note(HERE.scope, "first", "said first", 1.0)
+        inner.enter_context(ours.sharing(store, HERE))
+        ours.head_store.save_note(HERE.scope, "second", "said second", 2.0)
+        store.fails = ("put",)
+    store.fails = ()
+    with ours.sharing(store, HERE):
+        pass
+    other = RuntimeStore(said.append)
+    with other.sharing(store, HERE):
+        assert other.head_store.note(HERE.scope, "first") == "said first"
+        assert other.head_store.note(HERE.scope, "second") == "said second"
+
+
 def test_a_call_that_fails_keeps_what_it_learnt() -> None:
     store = InMemoryStore()
     ours, other = RuntimeStore(print), RuntimeStore(print)
@@ -171,6 +190,36 @@ async def test_a_call_that_is_cancelled_keeps_what_it_learnt() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    async with ours.asharing(store, HERE):
+        pass
+    async with other.asharing(store, HERE):
+        assert other.head_store.note(HERE.scope, "note") == "said"
+
+
+@pytest.mark.parametrize("while_it", ["reads", "writes"])
+async def test_a_call_that_is_cancelled_in_the_store_keeps_what_it_learnt(while_it: str) -> None:
+    store = Watched()
+    ours, other = RuntimeStore(print, rest_s=0.0), RuntimeStore(print)
+    if while_it == "reads":  # with a note of the call before that is still to be written
+        async with ours.asharing(store, HERE):
+            ours.head_store.save_note(HERE.scope, "note", "said", 1.0)
+            store.fails = ("put",)
+        store.fails = ()
+        store.free.clear()
+
+    async def call() -> None:
+        async with ours.asharing(store, HERE):
+            ours.head_store.save_note(HERE.scope, "note", "said", 1.0)
+            store.free.clear()
+
+    task = asyncio.create_task(call())
+    for _ in range(10):
+        await asyncio.sleep(0.001)
+    assert not store.free.is_set()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    store.free.set()
     async with ours.asharing(store, HERE):
         pass
     async with other.asharing(store, HERE):
@@ -274,6 +323,22 @@ def test_a_document_that_cannot_be_read_is_left_as_it_is(value: Any, words: str)
     assert len(said) == 1
     assert words in said[0]
     assert [item.value for item in store.search(("headstay",))] == [value]
+
+
+def test_a_damaged_document_of_one_tenant_stops_no_other() -> None:
+    store, said = InMemoryStore(), list[str]()
+    there = Conversation("07e4a", HERE.key)
+    store.put(("headstay", HERE.scope), "scope", {"form": 1, "text": "no"})
+    ours = RuntimeStore(said.append)
+    with ours.sharing(store, HERE):
+        pass
+    with ours.sharing(store, there):
+        ours.head_store.save_note(there.scope, "note", "said", 1.0)
+    other = RuntimeStore(said.append)
+    with other.sharing(store, there):
+        assert other.head_store.note(there.scope, "note") == "said"
+    assert len(said) == 1
+    assert said[0].endswith("and these documents are left alone for 30 s")
 
 
 def test_another_text_is_no_head_store() -> None:

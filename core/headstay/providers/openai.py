@@ -106,9 +106,9 @@ def _items(body: Body, form: _Form) -> Sequence[Item]:
 
 
 def _tool(wire: Item) -> Tool:
-    function = wire.get("function")
     kind = str(wire.get("type") or "function")
-    named = cast("Item", function) if isinstance(function, Mapping) else wire
+    inner = wire.get(kind)  # "function" or "custom", where the Chat wire has the name
+    named = cast("Item", inner) if isinstance(inner, Mapping) else wire
     client = kind in ("function", "custom")
     return Tool(str(named.get("name") or kind), client, bool(wire.get("defer_loading")), wire)
 
@@ -261,12 +261,16 @@ def _allowed(body: Body, plan: Plan, wire: Wire) -> dict[str, object]:
     if wire == "openai-responses":
         tools: list[Item] = [_named(tool.wire, tool.name) for tool in offered]
         return {"tool_choice": {"type": "allowed_tools", "mode": choice, "tools": tools}}
-    listed = [{"type": "function", "function": {"name": tool.name}} for tool in offered]
+    kinds = [str(tool.wire.get("type") or "function") for tool in offered]
+    listed = [{"type": kind, kind: {"name": tool.name}} for kind, tool in zip(kinds, offered, strict=True)]
     return {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": choice, "tools": listed}}}
 
 
 def _named(wire: Item, name: str) -> Item:
+    """Name a tool as `allowed_tools` does; of an MCP server it wants the label (openai 3.57.0 types)."""
     kind = str(wire.get("type") or "function")
+    if kind == "mcp":
+        return {"type": kind, "server_label": wire.get("server_label")}
     return {"type": kind, "name": name} if kind in ("function", "custom") else {"type": kind}
 
 
