@@ -22,6 +22,7 @@ PACKAGES = (
     "headstay",
     "langchain_headstay",
     "langgraph_headstay",
+    "pytest_headstay",
     "headstay.semantic",
     "headstay.ledger",
     "headstay.emulator",

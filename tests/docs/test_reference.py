@@ -95,6 +95,7 @@ def test_every_message_that_the_page_explains_is_in_the_code(root: Path) -> None
         "headstay",
         "langchain_headstay",
         "langgraph_headstay",
+        "pytest_headstay",
         "headstay.semantic",
         "headstay.ledger",
         "headstay.emulator",
