@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -13,6 +14,10 @@ from langchain_openai import ChatOpenAI
 from headstay import Ledger
 from headstay.emulator import Emulator, ManualClock, serve
 from langchain_headstay import CacheAwareChatModel, cache_aware
+
+# A loaded machine is no fault of the code.
+settings.register_profile("headstay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("headstay")
 
 WIRES = ("anthropic-messages", "openai-chat", "openai-responses")
 # About 1,900 tokens: enough for every minimum of the models used here (512 and 1,024).

@@ -7,16 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from headstay.prompt import Wire
 from headstay.slots import Slot, Template
 from headstay.values import Declared
-
-# A loaded machine is no fault of the code.
-settings.register_profile("core", deadline=None)
-settings.load_profile("core")
 
 Json = dict[str, Any]
 
