@@ -334,12 +334,12 @@ class Cache:
 
     def _decided(self, start: Lookup, threshold: float) -> Lookup:
         request = start.request
+        refused = never(request)
+        if refused is not None:  # every step of an agent comes by here: no key, no store
+            return replace(start, reason=refused, detail=request.opaque)
         fingerprint = self.embedder.fingerprint
         family = family_key(request, embedder_fingerprint=fingerprint)
         query = read_query(request, self._templates(family))
-        refused = never(request)
-        if refused is not None:
-            return replace(start, query=query, reason=refused, detail=request.opaque)
         text = request.turns[request.asking].text if request.asking is not None else ""
         scope = scope_key(request, embedder_fingerprint=fingerprint, query=query)
         keyed = replace(start, query=query, family=family, scope=scope, exact=exact_key(family, text))
