@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from headstay.emulator.agent_workload import support_agent
 from langgraph_headstay.demo_agent import SETUPS, AgentSetup, price_date, promised_oracle, run_demo
+from ledger import machine
 
 PACKAGES = (
     "langchain",
@@ -33,17 +33,6 @@ PACKAGES = (
 )
 BEST = {setup.model: promised_oracle(setup) for setup in SETUPS}
 PROMISED = {"read share": 0.98, "writes": 1.02, "cost": 1.02}
-
-
-def machine() -> str:
-    """One line on the processor, for the reader of the figures."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
-        cpu = names[0] if names else cpu
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return f"{cpu}, {os.cpu_count()} cores{load}"
 
 
 def told(setup: AgentSetup, variant: str, made: int) -> None:

@@ -5,7 +5,6 @@ Run: python bench/semantic_store.py [--entries 100000] [--scopes 1] [--lookups 1
 
 import argparse
 import math
-import os
 import platform
 import sqlite3
 import statistics
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from headstay.semantic.entry import Entry, Filter
 from headstay.semantic.sqlite_store import SQLiteStore
+from ledger import machine
 
 WIDTH = 384
 BATCH = 2_000
@@ -31,17 +31,6 @@ LOOKUP_BUDGET_MS = 5.0
 OPEN_BUDGET_S = 15.0
 Taken = tuple[float, float]  # milliseconds that one thing took: on the wall clock, and of this process's CPU time
 ANSWER = '{"v": 1, "text": "' + "An answer of the usual length, with a reason and an example. " * 15 + '"}'
-
-
-def machine() -> str:
-    """One line on the processor, for the reader of the figures."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
-        cpu = names[0] if names else cpu
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return f"{cpu}, {os.cpu_count()} cores{load}"
 
 
 def resident_mb() -> float:
