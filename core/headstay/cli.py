@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from headstay import __version__, cli_cache, cli_calibrate, cli_diff
+from headstay import __version__, cli_cache, cli_calibrate, cli_diff, cli_lint
 from headstay.cli_format import Format, FormatOption, load
 from headstay.errors import HeadstayError
 
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_cache.app, name="cache")
 app.command("diff")(cli_diff.diff)
+app.command("lint")(cli_lint.lint)
 app.command("calibrate")(cli_calibrate.calibrate_command)
 
 

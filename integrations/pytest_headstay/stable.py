@@ -1,24 +1,21 @@
 """The assertion that every request continues the one before it, and that the provider reads it so."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 
 import pytest
 
-from headstay import Divergence, Finding, diff
+from headstay import Divergence, Finding
 from headstay.causes import Cause
 from headstay.diff_table import visible
 from headstay.emulator import Exchange
-from headstay.ledger.usage import Usage, from_anthropic, from_openai_chat, from_openai_responses
+from headstay.ledger.usage import Usage
+from headstay.lint.follow import Step
+from headstay.lint.reach import size
+from headstay.lint.turn import Turn
 from headstay.providers.rules import find_rules
-from pytest_headstay.conversations import Conversation, PrefixRecorder, Turn, grouped
+from pytest_headstay.conversations import Conversation, PrefixRecorder, grouped
 
-_USAGE = {
-    "anthropic-messages": from_anthropic,
-    "openai-chat": from_openai_chat,
-    "openai-responses": from_openai_responses,
-}
 # Shares of a prompt are estimated from bytes, so a prompt that barely reaches the minimum is not counted.
 _SLACK = 1.1
 
@@ -32,7 +29,7 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Checked:
     """A request against the one it should continue: what differs, and what was read of what could be."""
 
     before: Turn
@@ -106,42 +103,44 @@ def _causes(allow: Collection[object]) -> frozenset[Cause]:
     return causes
 
 
-def _steps(conversation: Conversation, allow: Collection[Cause]) -> Iterator[_Step]:
-    turns = conversation.turns
-    if conversation.like is not None:
-        step = replace(_step(conversation.like, turns[0], allow), read=0)
-        shared, rules = step.divergence.shared_tokens, find_rules(step.divergence.wire, step.after.request.model)
-        if step.divergence.clean or shared >= rules.min_tokens:  # the head stays; what varies stands behind it
-            yield replace(step, findings=(), readable=0)
-        elif step.readable or not step.findings:  # reads do not count: two that start at once read nothing
-            yield replace(step, readable=0)
-    for before, after in pairwise(turns):
-        yield _step(before, after, allow)
+def _steps(conversation: Conversation, allow: Collection[Cause]) -> Iterator[_Checked]:
+    for step in conversation.steps:
+        if step.before is None:
+            continue
+        if step.continues:
+            yield _checked(step, step.before, allow)
+            continue
+        # Reads do not count: two conversations that start at once read nothing.
+        found, before, after = step.divergence, step.before, step.turn
+        if found.clean or found.shared_tokens >= find_rules(found.wire, after.request.model).min_tokens:
+            yield _Checked(before, after, found, (), 0, 0)  # the head stays; what varies stands behind it
+            continue
+        checked = _checked(step, step.before, allow)
+        if checked.readable or not checked.findings:
+            yield _Checked(before, after, found, checked.findings, 0, 0)
 
 
-def _step(before: Turn, after: Turn, allow: Collection[Cause]) -> _Step:
-    found = diff(before.exchange.body, after.exchange.body, wire=before.exchange.wire)
+def _checked(step: Step, before: Turn, allow: Collection[Cause]) -> _Checked:
+    found = step.divergence
     findings = tuple(finding for finding in found.findings if finding.cause not in allow)
     readable = _readable(before, found.shared_tokens + (found.lost_tokens if findings else 0))
-    return _Step(before, after, found, findings, min(_usage(after).cache_read_tokens, readable), readable)
+    return _Checked(before, step.turn, found, findings, min(_usage(step.turn).cache_read_tokens, readable), readable)
 
 
 def _usage(turn: Turn) -> Usage:
-    return _USAGE[turn.exchange.wire](turn.exchange.response["usage"])
+    return turn.entry.usage or Usage()
 
 
 def _readable(before: Turn, again: int) -> int:
     """Return the provider's tokens for the part of a request that comes again; `again` is an estimate from bytes."""
-    body, wire = before.exchange.body, before.exchange.wire
-    whole = diff(body, body, wire=wire).shared_tokens
-    tokens = int(_usage(before).input_tokens * min(1.0, again / max(1, whole)))
-    rules = find_rules(wire, before.request.model)
+    tokens = int(_usage(before).input_tokens * min(1.0, again / max(1.0, size(before.request))))
+    rules = find_rules(before.entry.wire, before.request.model)
     if tokens < _SLACK * rules.min_tokens:
         return 0
     return tokens if rules.step == 1 else (tokens // rules.step - 1) * rules.step  # one step for the estimate
 
 
-def _told(number: int, steps: list[_Step], least: float) -> Iterator[str]:
+def _told(number: int, steps: list[_Checked], least: float) -> Iterator[str]:
     for step in steps:
         if step.findings:
             yield _headline(number, step)
@@ -152,7 +151,7 @@ def _told(number: int, steps: list[_Step], least: float) -> Iterator[str]:
         yield f"\nconversation {number}: {share} were read, min_read_share={least:g}{_hint(steps)}"
 
 
-def _headline(number: int, step: _Step) -> str:
+def _headline(number: int, step: _Checked) -> str:
     found = step.divergence
     return (
         f"\nconversation {number}, request {step.after.number} after request {step.before.number} ({found.wire}, "
@@ -173,13 +172,13 @@ def _finding(place: int, finding: Finding) -> str:
     )
 
 
-def _hint(steps: list[_Step]) -> str:
+def _hint(steps: list[_Checked]) -> str:
     """Say why stable requests were not read, where that can be seen."""
     if any(step.findings for step in steps):
         return ""
     if steps[0].divergence.wire == "anthropic-messages" and not any(step.before.request.marks for step in steps):
         return "\n  the requests carry no cache_control marker: nothing is cached without one"
-    pauses = [step.after.exchange.started - step.before.exchange.started for step in steps]
+    pauses = [(step.after.entry.started or 0) - (step.before.entry.started or 0) for step in steps]
     return (
         f"\n  the requests are stable; the longest pause between two was {max(pauses):,.0f} s on the emulator's clock"
     )

@@ -148,6 +148,14 @@ def rates(
         return None
 
 
+def price_source() -> tuple[str, str]:
+    """The day of the price data (`YYYY-MM-DD`, or empty) and where they came from; never raises."""
+    try:
+        return _provenance(_snapshot())
+    except (ImportError, LookupError, AttributeError, TypeError, ValueError) as error:
+        return "", f"no price table: {type(error).__name__}: {error}"
+
+
 def priced(row: Row) -> Row:
     """The row with `cost_usd` and `price_date` filled, at the rates of the day it was made.
 

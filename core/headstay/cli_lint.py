@@ -1,0 +1,140 @@
+"""`headstay lint`: what broke the prefix in a log of requests, or in those that an agent sends."""
+
+import json
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import date, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from headstay import lint_table
+from headstay.cli_format import Format, FormatOption, bad_input, load
+from headstay.errors import ConfigError, WireError
+from headstay.lint import Report
+from headstay.lint import lint as check
+from headstay.trace import read_log
+from headstay.trace.entry import Entry, Skipped
+
+Log = Annotated[Path | None, typer.Argument(help="the log, as JSON lines; - for stdin", show_default=False)]
+Target = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="MODULE:ATTR", help="run this agent factory twice and lint what it sends"),
+]
+PriceDate = Annotated[
+    str | None,
+    typer.Option("--prices", metavar="YYYY-MM-DD", help="price all calls as of this day; else each as of its own"),
+]
+
+
+def lint(
+    trace: Log = None, *, agent: Target = None, prices: PriceDate = None, form: FormatOption = Format.TEXT
+) -> None:
+    """Find what broke the prompt prefix in a log of requests, when, and what it cost.
+
+    TRACE has one request a line, as it was sent or under "request" with "response_usage", "ts" and "conversation"; or
+    it is a debug log of the Anthropic or OpenAI SDK, an export of LangSmith runs, or a log of LiteLLM or of
+    OpenTelemetry's GenAI conventions. Exit 0: nothing broke. Exit 1: there are breaks. Exit 2: it cannot be read.
+    """
+    with bad_input():
+        day = _day(prices)
+        if (trace is None) == (agent is None):
+            raise ConfigError("give either a log or --agent MODULE:ATTR")
+        report = _of_agent(agent, day) if agent is not None else _of_log(cast("Path", trace), day)
+    if form is Format.JSON:
+        typer.echo(_as_json(report))
+    else:
+        lint_table.show(report)
+    if not report.clean:
+        raise typer.Exit(1)
+
+
+def _day(text: str | None) -> date | None:
+    if text is None:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()
+    except ValueError as problem:
+        raise ConfigError(f"--prices {text}: give a day as YYYY-MM-DD") from problem
+
+
+def _of_log(path: Path, day: date | None) -> Report:
+    """Lint a log.
+
+    Raises:
+        WireError: It cannot be read, or holds no request; the message names the first line that is wrong.
+    """
+    first: list[Skipped] = []
+
+    def noted(pieces: Iterator[Entry | Skipped]) -> Iterator[Entry | Skipped]:
+        for piece in pieces:
+            if isinstance(piece, Skipped) and (not first or (piece.bad and not first[0].bad)):
+                first[:] = [piece]
+            yield piece
+
+    with _progress(path.name) as advance:
+        report = check(noted(read_log(path, progress=advance)), prices_on=day)
+    if not report.requests:
+        told = f"line {first[0].line}: {first[0].reason}" if first else "it is empty"
+        raise WireError(f"{path}: no request in it; {told}")
+    return report
+
+
+def _of_agent(target: str, day: date | None) -> Report:
+    """Lint what an agent sends.
+
+    Raises:
+        HeadstayError: It cannot be run, or sent nothing.
+    """
+    load("uvicorn", "emulator")
+    rehearsal = cast("Any", import_module("headstay.rehearsal"))
+    exchanges = cast("Any", import_module("headstay.trace.exchanges"))
+    say: Callable[[str], None] = Console(stderr=True).print if sys.stderr.isatty() else _quiet
+    entries = [
+        exchanges.entry_of(exchange, number)
+        for number, exchange in enumerate(rehearsal.rehearse(target, progress=say), 1)
+        if exchange.status == 200
+    ]
+    return check(iter(entries), prices_on=day)
+
+
+def _quiet(line: str) -> None:
+    """Say nothing."""
+
+
+@contextmanager
+def _progress(name: str) -> Generator[Callable[[int, int | None], None]]:
+    """Show on stderr how much of a file is read, where somebody looks."""
+    columns = (TextColumn(name, markup=False), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("", total=None)
+
+        def advance(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield advance
+
+
+def _as_json(report: Report) -> str:
+    told: dict[str, Any] = asdict(report)
+    lost = told.pop("lost")
+    totals = {"readable_tokens": told.pop("readable_tokens"), "read_tokens": told.pop("read_tokens"), **lost}
+    fixes = [{**fix, **fix.pop("sum")} for fix in told.pop("fixes")]
+    prices = {"date": told.pop("price_date"), "source": told.pop("price_source"), "on": told.pop("priced_on")}
+    by_cause, unpriced = told.pop("by_cause"), told.pop("unpriced")
+    ordered = {
+        **{name: told.pop(name) for name in ("clean", "requests", "with_usage", "conversations")},
+        "totals": {**totals, "unpriced_breaks": unpriced},
+        "prices": prices,
+        "by_cause": by_cause,
+        "fixes": fixes,
+        **told,
+    }
+    text = json.dumps(ordered, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # half a surrogate pair has no UTF-8 form

@@ -1,0 +1,131 @@
+"""The heads of a log: which requests are of one agent, so that the first one of a conversation has a predecessor."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from headstay.lint.turn import Turn, are_alike, system_words, tool_names
+
+_FAMILIES = 256
+_HEADS_EACH = 64
+
+
+@dataclass(slots=True)
+class Head:
+    """One head, as it was last sent.
+
+    Attributes:
+        turn: The first request of the last conversation that was begun with it.
+        used: When any request with it was last sent, in the log's time; None without one.
+        answered: When the first answer to it had begun; None where that is not known.
+    """
+
+    turn: Turn
+    used: float | None
+    answered: float | None
+
+
+@dataclass(slots=True)
+class Family:
+    """The heads of one agent.
+
+    Attributes:
+        names: The names of its tools.
+        words: The words of its system text.
+        heads: Its heads, the one used last at the end.
+    """
+
+    names: tuple[str, ...]
+    words: frozenset[str]
+    heads: OrderedDict[int, Head] = field(default_factory=OrderedDict[int, Head])
+
+
+class Families:
+    """The agents of a log; the ones not seen for long are forgotten."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[int, Family] = OrderedDict()
+        self._by_head: dict[tuple[object, ...], int] = {}
+        self._next = 0
+
+    def known(self, turn: Turn) -> Head | None:
+        """Return the head that a request has, if it was sent before."""
+        family = self._found.get(self._by_head.get(_name(turn), -1))
+        return family.heads.get(turn.head) if family else None
+
+    def nearest(self, turn: Turn) -> Head | None:
+        """Return the head that was sent last by the agent that a request is of, or None."""
+        family = self._of(turn)
+        return next(reversed(family.heads.values())) if family and family.heads else None
+
+    def is_one_agent(self, one: Turn, other: Turn) -> bool:
+        """Whether two requests are of one agent."""
+        if one.head == other.head:
+            return True
+        names = tool_names(one.request) == tool_names(other.request)
+        return are_alike(system_words(one.request), system_words(other.request)) or (
+            names and bool(one.request.tools) and not (one.request.system and other.request.system)
+        )
+
+    def note(self, turn: Turn, *, opening: bool) -> None:
+        """Remember the head of a request.
+
+        Args:
+            turn: The request.
+            opening: Whether it begins a conversation.
+        """
+        name = _name(turn)
+        number = self._by_head.get(name)
+        family = self._found.get(number) if number is not None else None
+        if number is None or family is None:
+            number, family = self._place(turn)
+            self._by_head[name] = number
+        self._found.move_to_end(number)
+        head = family.heads.pop(turn.head, None)
+        if head is None:
+            head = Head(turn, turn.entry.started, turn.entry.answered)
+        elif opening:
+            head.turn = turn
+        head.used = turn.entry.started if turn.entry.started is not None else head.used
+        family.heads[turn.head] = head
+        if len(family.heads) > _HEADS_EACH:
+            _, gone = family.heads.popitem(last=False)
+            self._by_head.pop(_name(gone.turn), None)
+
+    def _place(self, turn: Turn) -> tuple[int, Family]:
+        for number, family in self._candidates(turn):
+            return number, family
+        self._next += 1
+        family = self._found[self._next] = Family(tool_names(turn.request), system_words(turn.request))
+        if len(self._found) > _FAMILIES:
+            _, gone = self._found.popitem(last=False)
+            for head in gone.heads.values():
+                self._by_head.pop(_name(head.turn), None)
+        return self._next, family
+
+    def _of(self, turn: Turn) -> Family | None:
+        return next((family for _, family in self._candidates(turn)), None)
+
+    def _candidates(self, turn: Turn) -> Iterator[tuple[int, Family]]:
+        names, words = tool_names(turn.request), system_words(turn.request)
+        for number in reversed(self._found):
+            family = self._found[number]
+            same_tools = family.names == names or (family.words == words and _mostly(family.names, names))
+            if not same_tools or not are_alike(family.words, words):
+                continue
+            latest = next(reversed(family.heads.values()), None)
+            if latest is None or _peer(latest.turn, turn):
+                yield number, family
+
+
+def _mostly(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether two lists of tools have at least half of their names in common."""
+    return 2 * len({*one} & {*other}) >= max(len(one), len(other))
+
+
+def _peer(one: Turn, other: Turn) -> bool:
+    return one.lane == other.lane and one.request.model == other.request.model
+
+
+def _name(turn: Turn) -> tuple[object, ...]:
+    return (*turn.lane, turn.request.model, turn.head)

@@ -1,0 +1,213 @@
+"""What a step of a log lost, by cause: what changed in the request, and what else kept it from being read."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from headstay.causes import Cause
+from headstay.comparison import Finding
+from headstay.diagnosis import MEANINGS
+from headstay.ledger.usage import Usage
+from headstay.ledger.verdict import judge
+from headstay.lint.follow import MARKER_CAUSES, Step
+from headstay.lint.reach import Reach, reach, size
+from headstay.providers.rules import CacheRules, find_rules
+from headstay.remedies import REMEDIES
+
+ANSWER_TAKES_S = 1.0
+"""Seconds for which a request is taken to be unanswered where the log does not say: a long prompt takes longer."""
+
+_PER_MINUTE = 15
+"""Requests a minute that one OpenAI cache key takes before some go elsewhere (prompt-caching guide, 2026-09-23)."""
+
+_WHOLLY = frozenset({Cause.TTL_EXPIRED, Cause.COLD_FAN_OUT})  # nothing was there to be read, whatever else changed
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One cause of a step, and what it lost.
+
+    Attributes:
+        finding: Cause, place, both sides and remedy.
+        tokens: Tokens that were paid for again because of it.
+        seen: Whether it was read off the two requests, as opposed to the usage and the times.
+    """
+
+    finding: Finding
+    tokens: int
+    seen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What became of a step.
+
+    Attributes:
+        reach: How far it could read; None for the first request of an agent.
+        read: What it did read: as reported, or else as far as the cache must have reached.
+        losses: The causes, the one at the earliest place first.
+        short: Whether the request is below the model's minimum, and nothing was done about it.
+    """
+
+    reach: Reach | None
+    read: int
+    losses: tuple[Loss, ...]
+    short: bool = False
+
+
+@dataclass(slots=True)
+class Judge:
+    """Judges the steps of a log in their order."""
+
+    _ratios: dict[tuple[object, ...], float] = field(default_factory=dict[tuple[object, ...], float])
+    _sent: dict[tuple[object, ...], deque[float]] = field(default_factory=dict[tuple[object, ...], "deque[float]"])
+
+    def judge(self, step: Step) -> Judgement:
+        """Say what a step lost, and why."""
+        rules = find_rules(step.turn.entry.wire, step.turn.request.model)
+        ratio = self._ratio(step)
+        crowded = self._is_crowded(step, rules)
+        if step.before is None:
+            losses = tuple(Loss(finding, 0) for finding in step.divergence.findings)
+            return Judgement(None, _reported(step.turn.entry.usage) or 0, losses)
+        far = reach(step, rules, ratio=ratio)
+        if not step.continues:
+            step, far = _without_tails(step, far)
+        gap = _gap(step)
+        usage = step.turn.entry.usage
+        if usage is None:
+            expired = gap is not None and rules.known and gap > rules.ttl_seconds(far.ttl)
+            losses = _seen(step, [0] * len(far.losses) if expired else far.losses)
+            return Judgement(far, 0 if expired else far.kept, losses, short=_is_below(far, rules))
+        return self._by_usage(step, rules, far, usage, gap, crowded=crowded)
+
+    def _by_usage(
+        self, step: Step, rules: CacheRules, far: Reach, usage: Usage, gap: float | None, *, crowded: bool
+    ) -> Judgement:
+        read = usage.cache_read_tokens
+        lost = judge(far.whole, usage).missing if judge(far.whole, usage).status == "short" else 0
+        of_requests = min(lost, far.whole - far.kept)
+        elsewhere = self._elsewhere(step, rules, far, usage, gap, crowded=crowded)
+        if elsewhere in _WHOLLY:
+            of_requests = 0
+        shares = far.losses if of_requests == far.whole - far.kept else _scaled(far.losses, of_requests)
+        losses = _seen(step, shares)
+        if elsewhere is not None:
+            losses += (Loss(_finding(step, elsewhere, gap), max(0, lost - of_requests), seen=False),)
+        return Judgement(far, min(read, far.whole), losses, short=_is_below(far, rules))
+
+    def _elsewhere(
+        self, step: Step, rules: CacheRules, far: Reach, usage: Usage, gap: float | None, *, crowded: bool
+    ) -> Cause | None:
+        """Name what the requests do not show: why not even that was read which did not change."""
+        if not rules.known:
+            return None
+        flight = _in_flight(step)
+        life = rules.ttl_seconds(far.ttl)
+        gone = judge(far.whole, usage, ttl_seconds=life, gap_seconds=gap, writer_in_flight=flight)
+        if gone.status == "short" and gone.cause in _WHOLLY:
+            return gone.cause
+        verdict = judge(far.raw, usage, minimum_tokens=rules.min_tokens)
+        if verdict.status != "short":
+            return None
+        if (
+            verdict.cause == Cause.BELOW_MINIMUM
+        ):  # it was never meant to be cached, or a change has shortened what stays
+            return None if step.divergence.findings or not step.turn.request.marks else Cause.BELOW_MINIMUM
+        return self._unknown(step, rules, far, usage, crowded=crowded)
+
+    def _unknown(self, step: Step, rules: CacheRules, far: Reach, usage: Usage, *, crowded: bool) -> Cause | None:
+        told = MEANINGS.get(step.turn.entry.diagnosis)
+        if told is not None and not step.divergence.findings:
+            return told.cause
+        if far.kept == 0:  # the steps in which reads are reported
+            return None
+        if step.turn.request.wire == "anthropic-messages" and not far.marked:
+            return Cause.MARKERS_MISSING
+        implicit = rules.explicit_mode and not step.turn.request.marks
+        if not step.continues and implicit:  # whether an unmarked head is found again there is not settled
+            return None
+        before, now = (turn.entry.served_by for turn in (step.before or step.turn, step.turn))
+        if (before and now and before != now) or crowded:
+            return Cause.PROVIDER_ROUTING
+        return Cause.UNKNOWN if not usage.cache_read_tokens or step.continues else None
+
+    def _ratio(self, step: Step) -> float:
+        """Return the provider's tokens for one that is estimated from bytes."""
+        lane = (step.turn.lane, step.turn.request.model)
+        for turn in (step.before, step.turn):
+            if turn is None or turn.entry.usage is None:
+                continue
+            whole = size(turn.request)
+            if whole > 0 and turn.entry.usage.input_tokens > 0 and not turn.request.held:
+                self._ratios[lane] = turn.entry.usage.input_tokens / whole
+                return self._ratios[lane]
+        return self._ratios.get(lane, 1.0)
+
+    def _is_crowded(self, step: Step, rules: CacheRules) -> bool:
+        """Whether more requests were sent under one cache key within a minute than one machine takes."""
+        started = step.turn.entry.started
+        if rules.affinity is None or started is None:
+            return False
+        body = step.turn.request.body
+        key = (step.turn.lane, step.turn.request.model, step.turn.head, str(body.get(rules.affinity)))
+        times = self._sent.setdefault(key, deque(maxlen=_PER_MINUTE + 1))
+        times.append(started)
+        if len(self._sent) > 10_000:
+            self._sent.clear()
+        return len(times) > _PER_MINUTE and started - times[0] < 60
+
+
+def _seen(step: Step, shares: Sequence[int]) -> tuple[Loss, ...]:
+    pairs = zip(step.divergence.findings, shares, strict=True)
+    return tuple(Loss(finding, tokens) for finding, tokens in pairs)
+
+
+def _without_tails(step: Step, far: Reach) -> tuple[Step, Reach]:
+    """Leave out what differs between two conversations where it costs nothing: a name behind all that is shared."""
+    kept = [
+        index
+        for index, finding in enumerate(step.divergence.findings)
+        if far.alone[index] or not far.whole or finding.cause in MARKER_CAUSES
+    ]
+    findings, losses, alone = (
+        tuple(values[index] for index in kept) for values in (step.divergence.findings, far.losses, far.alone)
+    )
+    divergence = replace(step.divergence, findings=findings, clean=not findings)
+    return replace(step, divergence=divergence), replace(far, losses=losses, alone=alone)
+
+
+def _scaled(losses: Sequence[int], total: int) -> list[int]:
+    """Share a smaller loss out among the causes of the estimated one."""
+    whole = sum(losses)
+    return [round(lost * total / whole) if whole else 0 for lost in losses]
+
+
+def _gap(step: Step) -> float | None:
+    started = step.turn.entry.started
+    return None if started is None or step.used is None else max(0.0, started - step.used)
+
+
+def _in_flight(step: Step) -> bool:
+    """Whether the request that writes the prefix had not begun to be answered when this one was sent."""
+    started = step.turn.entry.started
+    if started is None or step.used is None or step.continues:
+        return False
+    if step.answered is not None:
+        return started < step.answered
+    return started - step.used < ANSWER_TAKES_S
+
+
+def _is_below(far: Reach, rules: CacheRules) -> bool:
+    return rules.known and 0 < far.raw < rules.min_tokens
+
+
+def _finding(step: Step, cause: Cause, gap: float | None) -> Finding:
+    told = f"{gap:,.0f} s after the last use" if cause == Cause.TTL_EXPIRED and gap is not None else ""
+    served = [turn.entry.served_by for turn in (step.before, step.turn) if turn is not None]
+    before, after = served if cause == Cause.PROVIDER_ROUTING and len(set(served)) == 2 else ("", told)
+    return Finding(cause, "", 0, before, after, REMEDIES[cause], 0)
+
+
+def _reported(usage: Usage | None) -> int | None:
+    return None if usage is None else usage.cache_read_tokens

@@ -1,0 +1,307 @@
+"""What a log shows: each break, what it cost, and the fixes worth most."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+
+from headstay.causes import Cause
+from headstay.lint.follow import Step
+from headstay.lint.judge import Judgement, Loss
+from headstay.lint.money import Money
+from headstay.trace.entry import Skipped
+
+MAX_BREAKS = 10_000
+"""Breaks that are listed one by one; further ones are in the totals."""
+
+_FIXES = 3
+_LINES_SHOWN = 5
+_INDEX = re.compile(r"\[\d+\]")
+_OF_MESSAGE = re.compile(r"^(messages|input)\[\d+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBreak:
+    """One cause, in one request.
+
+    Attributes:
+        line: Line of the request, from 1.
+        after_line: Line of the request it should continue; None where there is none.
+        conversation: Number of its conversation in the log, from 1.
+        name: The id that the log gives the conversation, or empty.
+        turn: Its place in the conversation, from 1.
+        ts: When it was sent, ISO 8601 in UTC; None where the log has no time.
+        wire: The wire format.
+        model: The model.
+        cause: The code.
+        path: Where, as a path into the request; empty for what no request shows.
+        at: Offset in characters of the first difference in the text there.
+        before: What stood there in the earlier request, at most 80 characters, secrets hidden.
+        after: What stands there now, at most 80 characters, secrets hidden.
+        remedy: What to do.
+        readable_tokens: Tokens the request could have read.
+        read_tokens: Tokens it read: reported, or else what must have been left.
+        lost_tokens: Tokens paid for again because of this cause; the causes of one request add up.
+        lost_usd: Their price, less that of reading them; None where no price is known.
+    """
+
+    line: int
+    after_line: int | None
+    conversation: int
+    name: str
+    turn: int
+    ts: str | None
+    wire: str
+    model: str
+    cause: Cause
+    path: str
+    at: int
+    before: str
+    after: str
+    remedy: str
+    readable_tokens: int
+    read_tokens: int
+    lost_tokens: int
+    lost_usd: float | None
+
+
+@dataclass(slots=True)
+class Sum:
+    """What some breaks add up to.
+
+    Attributes:
+        breaks: How many there are.
+        lost_tokens: Tokens paid for again.
+        lost_usd: Their price, as far as it is known.
+    """
+
+    breaks: int = 0
+    lost_tokens: int = 0
+    lost_usd: float = 0.0
+
+    def add(self, tokens: int, usd: float | None) -> None:
+        """Add one break."""
+        self.breaks += 1
+        self.lost_tokens += tokens
+        self.lost_usd += usd or 0.0
+
+
+@dataclass(slots=True)
+class Fix:
+    """One thing to mend: the breaks of one cause at one place.
+
+    Attributes:
+        cause: The code.
+        path: The place, the number of the message left out.
+        remedy: What to do.
+        sum: What the breaks add up to.
+        lines: Lines of the first of them.
+    """
+
+    cause: Cause
+    path: str
+    remedy: str
+    sum: Sum = field(default_factory=Sum)
+    lines: list[int] = field(default_factory=list[int])
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Pieces of the log that were passed over for one reason.
+
+    Attributes:
+        reason: The reason.
+        count: How many.
+        lines: Lines of the first of them.
+        bad: Whether something is wrong with them, as opposed to being no model calls.
+    """
+
+    reason: str
+    count: int
+    lines: tuple[int, ...]
+    bad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a log shows.
+
+    Attributes:
+        clean: Whether nothing broke.
+        requests: How many there are.
+        with_usage: How many of them have the provider's token counts.
+        conversations: How many conversations they belong to.
+        readable_tokens: Tokens that could have been read.
+        read_tokens: Tokens that were.
+        lost: What all breaks add up to.
+        by_cause: The same by cause, the dearest first.
+        unpriced: Breaks of models without a known price.
+        price_date: Day of the price data.
+        price_source: Where the prices are from.
+        priced_on: The day whose prices were asked for; None for each call's own.
+        fixes: The fixes worth most, at most three.
+        breaks: The breaks in the order of the log, at most 10,000.
+        skipped: What was passed over.
+        notices: What else should be known.
+    """
+
+    clean: bool
+    requests: int
+    with_usage: int
+    conversations: int
+    readable_tokens: int
+    read_tokens: int
+    lost: Sum
+    by_cause: Mapping[Cause, Sum]
+    unpriced: int
+    price_date: str
+    price_source: str
+    priced_on: str | None
+    fixes: tuple[Fix, ...]
+    breaks: tuple[LoggedBreak, ...]
+    skipped: tuple[Passed, ...]
+    notices: tuple[str, ...]
+
+
+class Account:
+    """Adds up what the steps of a log lost.
+
+    Args:
+        prices_on: The day whose prices count; None for each call's own.
+    """
+
+    def __init__(self, *, prices_on: date | None = None) -> None:
+        self._money = Money(prices_on)
+        self._breaks: list[LoggedBreak] = []
+        self._lost = Sum()
+        self._by_cause: dict[Cause, Sum] = {}
+        self._fixes: dict[tuple[Cause, str, str], Fix] = {}
+        self._count: Counter[str] = Counter()
+        self._skipped: dict[tuple[str, bool], list[int]] = {}
+        self._skips: Counter[tuple[str, bool]] = Counter()
+
+    @property
+    def requests(self) -> int:
+        """How many requests were added."""
+        return self._count["requests"]
+
+    def skip(self, piece: Skipped) -> None:
+        """Count a piece of the log that is no request."""
+        key = (piece.reason, piece.bad)
+        self._skips[key] += 1
+        lines = self._skipped.setdefault(key, [])
+        if len(lines) < _LINES_SHOWN:
+            lines.append(piece.line)
+
+    def add(self, step: Step, judgement: Judgement) -> None:
+        """Add a request."""
+        far, entry = judgement.reach, step.turn.entry
+        self._count["requests"] += 1
+        self._count["usage"] += entry.usage is not None
+        self._count["below"] += judgement.short
+        self._count["unmarked"] += entry.wire == "anthropic-messages" and entry.exact and not step.turn.request.marks
+        if far is not None:
+            self._count["readable"] += far.whole
+            self._count["read"] += min(judgement.read, far.whole)
+        for loss in judgement.losses:
+            self._add(step, judgement, loss)
+
+    def _add(self, step: Step, judgement: Judgement, loss: Loss) -> None:
+        far, finding = judgement.reach, loss.finding
+        usd = self._money.lost(step.turn, far, loss.tokens) if far is not None and loss.tokens else 0.0
+        self._count["unpriced"] += usd is None
+        for one in (self._lost, self._by_cause.setdefault(finding.cause, Sum()), self._fix(loss, step).sum):
+            one.add(loss.tokens, usd)
+        if len(self._breaks) < MAX_BREAKS:
+            self._breaks.append(_logged(step, judgement, loss, usd))
+
+    def _fix(self, loss: Loss, step: Step) -> Fix:
+        finding = loss.finding
+        path = _OF_MESSAGE.sub(r"\1[]", finding.path) if _is_history(step, finding.path) else finding.path
+        path = _INDEX.sub("[]", path) if path.startswith("tools") else path
+        fix = self._fixes.setdefault((finding.cause, path, finding.remedy), Fix(finding.cause, path, finding.remedy))
+        if len(fix.lines) < _LINES_SHOWN:
+            fix.lines.append(step.turn.entry.line)
+        return fix
+
+    def report(self, *, conversations: int, notices: Iterable[str] = ()) -> Report:
+        """Return what was added.
+
+        Args:
+            conversations: How many conversations there were.
+            notices: What else should be known.
+        """
+        day, source = self._money.source
+        worth = sorted(self._fixes.values(), key=lambda fix: (-fix.sum.lost_usd, -fix.sum.lost_tokens, -fix.sum.breaks))
+        by_cause = sorted(self._by_cause.items(), key=lambda item: (-item[1].lost_usd, -item[1].lost_tokens))
+        return Report(
+            clean=not self._lost.breaks,
+            requests=self._count["requests"],
+            with_usage=self._count["usage"],
+            conversations=conversations,
+            readable_tokens=self._count["readable"],
+            read_tokens=self._count["read"],
+            lost=self._lost,
+            by_cause=dict(by_cause),
+            unpriced=self._count["unpriced"],
+            price_date=day,
+            price_source=source,
+            priced_on=self._money.on.isoformat() if self._money.on else None,
+            fixes=tuple(worth[:_FIXES]),
+            breaks=tuple(self._breaks),
+            skipped=tuple(
+                Passed(reason, self._skips[reason, bad], tuple(lines), bad)
+                for (reason, bad), lines in self._skipped.items()
+            ),
+            notices=(*self._notices(), *notices),
+        )
+
+    def _notices(self) -> Iterable[str]:
+        count = self._count
+        if count["unmarked"]:
+            yield (
+                f"{count['unmarked']:,} of the requests carry no cache_control marker: without one Anthropic caches "
+                "nothing, so what they lost is what they could save with markers"
+            )
+        if count["below"]:
+            yield f"{count['below']:,} of the requests are too short for their model's cache: nothing is lost there"
+        if self._lost.breaks > MAX_BREAKS:
+            yield f"only the first {MAX_BREAKS:,} of {self._lost.breaks:,} breaks are listed; all are in the totals"
+
+
+def _is_history(step: Step, path: str) -> bool:
+    """Whether a path leads into the messages, and not into a leading system message."""
+    found = _OF_MESSAGE.match(path)
+    return found is not None and all(segment.holder != found[0] for segment in step.turn.request.system)
+
+
+def _logged(step: Step, judgement: Judgement, loss: Loss, usd: float | None) -> LoggedBreak:
+    entry, finding = step.turn.entry, loss.finding
+    return LoggedBreak(
+        line=entry.line,
+        after_line=step.before.entry.line if step.before else None,
+        conversation=step.conversation,
+        name=entry.conversation,
+        turn=step.place,
+        ts=_iso(entry.started),
+        wire=entry.wire,
+        model=step.turn.request.model,
+        cause=finding.cause,
+        path=finding.path,
+        at=finding.at,
+        before=finding.before,
+        after=finding.after,
+        remedy=finding.remedy,
+        readable_tokens=judgement.reach.whole if judgement.reach else 0,
+        read_tokens=judgement.read,
+        lost_tokens=loss.tokens,
+        lost_usd=usd,
+    )
+
+
+def _iso(started: float | None) -> str | None:
+    try:
+        return None if started is None else datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return None
