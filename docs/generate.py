@@ -145,11 +145,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when a page is stale")
     check = parser.parse_args().check
     stale: list[str] = []
-    for path in sorted(DOCS.glob("*.md")):
+    for path in sorted(DOCS.rglob("*.md")):
         page = path.read_text(encoding="utf-8")
         fresh = rewritten(page)
         if fresh != page:
-            stale.append(path.name)
+            stale.append(str(path.relative_to(DOCS)))
             if not check:
                 path.write_text(fresh, encoding="utf-8")
     for name in stale:

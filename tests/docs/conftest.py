@@ -16,7 +16,7 @@ VARIABLES = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "OPEN
 def pages() -> list[Path]:
     """Return every page that a user reads."""
     tops = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
-    return [*tops, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "cookbook").glob("*.md"))]
+    return [*tops, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "cookbook").glob("*.md"))]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -20,7 +20,7 @@ def commands(page: Path) -> list[str]:
 
 def typed(name: str) -> list[list[str]]:
     """Return every use of a command in the pages, as words."""
-    tops = [*_ROOT.glob("*.md"), *sorted((_ROOT / "docs").glob("*.md")), *sorted((_ROOT / "cookbook").glob("*.md"))]
+    tops = [*_ROOT.glob("*.md"), *sorted((_ROOT / "docs").rglob("*.md")), *sorted((_ROOT / "cookbook").glob("*.md"))]
     found = {line for page in tops for line in commands(page) if line.split()[0] == name}
     return [line.split() for line in sorted(found)]
 
