@@ -15,6 +15,7 @@ from headstay.lint.follow import Follower
 from headstay.lint.judge import Judge
 from headstay.lint.report import Account, Report
 from headstay.trace.entry import Entry, Skipped
+from headstay.trace.order import in_order
 
 __all__ = ["Report", "lint"]
 
@@ -23,14 +24,14 @@ def lint(pieces: Iterable[Entry | Skipped], *, prices_on: date | None = None) ->
     """Find what broke the prefix in a log.
 
     Args:
-        pieces: The log's requests in its order, and what is none.
+        pieces: The log's requests, in any order if they have times, and what is none.
         prices_on: The day whose prices count; None for each call's own day, or today where the log has no times.
 
     Returns:
         The breaks and what they cost. Memory does not grow with the log, beyond 10,000 breaks.
     """
     follower, judge, account = Follower(), Judge(), Account(prices_on=prices_on)
-    for piece in pieces:
+    for piece in in_order(pieces):
         if isinstance(piece, Skipped):
             account.skip(piece)
             continue

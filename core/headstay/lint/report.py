@@ -252,7 +252,7 @@ class Account:
             breaks=tuple(self._breaks),
             skipped=tuple(
                 Passed(reason, self._skips[reason, bad], tuple(lines), bad)
-                for (reason, bad), lines in self._skipped.items()
+                for (reason, bad), lines in sorted(self._skipped.items(), key=lambda item: (not item[0][1], item[1]))
             ),
             notices=(*self._notices(), *notices),
         )

@@ -8,6 +8,7 @@ read.read_log --> lines                 a file to JSON records and lines of text
                   answer, streamed      what a response says: usage, texts, ids
                   fields                where logs put times and ids
                   entry                 what comes out
+order                                   requests in the order in which they were sent
 ```
 """
 
