@@ -7,15 +7,20 @@ from typing import NamedTuple
 from headstay.causes import Cause
 
 _MEMORY = re.compile(
-    r"memor(?:y|ies)|remember|recall|profile|\bfacts?\b|preferences|learn(?:ed|t) about|know(?:n)? about"
-    r"|notes? (?:about|on|from)|(?:past|previous|earlier) (?:sessions|interactions|conversations)"
-    r"|erinnerung|gedächtnis|mémoire|souvenirs|memoria|recuerdos|memória|記憶|覚え|メモリ|记忆",
+    r"memor(?:y|ies)|remember|recall|profile|\bfacts?\b|preferences|learn(?:ed|t) (?:about|so far)|know(?:n)? about"
+    r"|notes? (?:about|on|from)|(?:personal|your) notes|about[ _-](?:the[ _-])?(?:user|customer)\b"
+    r"|(?:past|previous|earlier) (?:sessions|interactions|conversations|chats)"
+    r"|erinnerung|gedächtnis|mémoire|souvenirs|\bprofil|\bperfil|memoria|recuerdos|memória|geheugen|herinner"
+    r"|gebruiker weet|pamię|haf.za|памят|профил|ذاكرة|記憶|覚え|メモリ|记忆|기억|메모리|프로필",
     re.IGNORECASE,
 )
 _RETRIEVED = re.compile(
-    r"\bcontexts?\b|documents?\b|retriev|sources?\b|search[ _-]results?|knowledge|passages?\b|excerpts?\b|snippets?\b"
-    r"|\bchunks?\b|\brag\b|references?\b|articles?\b|relevant (?:information|text|material)|\bevidence\b"
-    r"|kontext|dokumente|fundstellen|suchergebnis|contexte|contexto|documentos|resultados|文書|検索結果|参考|上下文|资料|检索",
+    r"\bcontexts?\b|documents?\b|\bdocs?\b|retriev|sources?\b|search[ _-]results?|knowledge|passages?\b|excerpts?\b"
+    r"|snippets?\b|\bchunks?\b|\brag\b|references?\b|articles?\b|relevant (?:information|text|material|code|content)"
+    r"|\bevidence\b|\bfaqs?\b|web results|kontext|dokument|fundstellen|suchergebnis|contexte|contexto|contesto"
+    r"|documentos|documenti|resultados|risultati|\bfuentes\b|\bfontes\b|\bfonti\b|\bbronnen\b|źródł|kaynak"
+    r"|контекст|документ|источник|результаты поиска|سياق|مصادر|संदर्भ"
+    r"|文書|検索結果|参考|上下文|资料|检索|문맥|컨텍스트|문서|검색",
     re.IGNORECASE,
 )
 # A line that announces what follows: a heading, a bold or ruled line, a label that ends with a colon.
@@ -25,7 +30,7 @@ _ANNOUNCED = re.compile(
 )
 _LONGEST = 160
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*)(?:\s[^<>\n]*)?>")
-_INLINE = re.compile(r"[ \t]*(?:[-*][ \t]+)?(?P<label>[A-Za-z][\w '-]{2,40}):")
+_INLINE = re.compile(r"[ \t]*(?:[-*][ \t]+)?[\[{ ]*\"?(?P<label>[A-Za-z][\w '-]{2,40})\"?:")
 
 
 def section_cause(text: str, start: int, end: int | None = None) -> Cause:
@@ -42,6 +47,8 @@ def section_cause(text: str, start: int, end: int | None = None) -> Cause:
     Returns:
         `MEMORY_IN_HEAD`, `RETRIEVAL_IN_HEAD`, or `SYSTEM_TEXT_CHANGED`.
     """
+    if end is not None and (passage := text[start:end]).strip():  # what is put in may begin with the line's end
+        start += len(passage) - len(passage.lstrip())
     line = text.rfind("\n", 0, start) + 1
     own = text[line:end].lstrip() if end is not None else ""
     if own and (tag := _TAG.match(own)) and not tag["close"] and (cause := _by_words(tag["name"])):

@@ -257,7 +257,7 @@ def test_there_are_enough_clean_pairs_and_pairs_with_several_causes() -> None:
 
 
 def test_the_corpus_stays_small_and_holds_no_secret() -> None:
-    assert sum(pair.size for pair in PAIRS) < 3 * 2**20
+    assert sum(pair.size for pair in PAIRS) < 5 * 2**20
     assert max(pair.size for pair in PAIRS) < 40_000
     for pair in PAIRS:
         keys = re.findall(r"\b(?:sk|ghp|xoxb|AKIA)[-_A-Za-z0-9]{12,}", json.dumps(pair.content))

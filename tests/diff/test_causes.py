@@ -58,7 +58,8 @@ def causes(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
         ("The plan is: pro", "The plan is: free", "value_in_head", 13),
         ("The customer has 12 open orders.", "The customer has 14 open orders.", "value_in_head", 18),
         ("Reply in the locale en-US please.", "Reply in the locale de-DE please.", "value_in_head", 20),
-        ("Be polite in all you say.", "Be formal in all you say.", "system_text_changed", 3),
+        ("Be polite in all you say.", "Be formal in all you say.", "value_in_head", 3),
+        ("Always greet the guest.", "Never greet the guest.", "system_text_changed", 0),
         ("Be kind.", "Be kind. Always answer in two sentences, never more.", "system_text_changed", 8),
         ("Never promise a refund.", "Always offer a refund first.", "system_text_changed", 0),
         ("Use  two blanks.", "Use two blanks.", "whitespace", 4),
@@ -202,7 +203,6 @@ def test_history(talk: Make, wire: str, before: Sequence[Any], after: Sequence[A
         (LONG, [("user", "Good morning!"), ("assistant", "Good morning to you."), ("user", "Do you sell lamps?")]),
         (CALLS, [*CALLS, *ANSWER]),
         (CALLS[:1], [*CALLS, *ANSWER]),
-        (LONG, [*LONG, ("assistant", "Look:"), ("image", "This one?", "iVBORw0KGgo" * 9), *NEXT]),
         (LONG, [*LONG, *NEXT[:1], ("user", ""), ("assistant", ""), ("user", "é, ñ, 漢字, 🙂")]),
         ([CALLS[0]], [CALLS[0], REASON, *CALLS[1:], *ANSWER]),
         (SHOWN, [*SHOWN, *NEXT]),
@@ -225,3 +225,44 @@ def test_independent_causes_are_all_found(talk: Make, wire: str) -> None:
     assert [finding.cause.value for finding in found] == expected
     lost = [finding.lost_tokens for finding in found]
     assert lost == sorted(lost, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause", "path"),
+    [
+        ([WEATHER, ORDERS], [ORDERS, WEATHER], "tool_order", "functions[0]"),
+        ([WEATHER], [WEATHER, ORDERS], "tool_added", "functions[1]"),
+        ([WEATHER, ORDERS], [ORDERS], "tool_removed", "functions[0]"),
+        (
+            [ORDERS, WEATHER],
+            [ORDERS, (*WEATHER[:2], {**SCHEMA, "required": ["city"]})],
+            "tool_schema_changed",
+            "functions[1].parameters.required",
+        ),
+    ],
+)
+def test_functions_of_old_clients_are_tools(
+    talk: Make, before: Sequence[Any], after: Sequence[Any], cause: str, path: str
+) -> None:
+    def old_style(tools: Sequence[Any], items: Sequence[Any]) -> dict[str, Any]:
+        functions = [dict(zip(("name", "description", "parameters"), tool, strict=True)) for tool in tools]
+        body: dict[str, Any] = talk([RULES], items=items, more={"functions": functions}).body("openai-chat")
+        return body
+
+    found = diff(old_style(before, LONG), old_style(after, [*LONG, *NEXT])).findings
+    assert [(finding.cause.value, finding.path) for finding in found] == [(cause, path)]
+
+
+def test_the_first_image_drops_the_cached_messages_at_anthropic_only(talk: Make, wire: str) -> None:
+    shown = [*LONG, ("assistant", "Look:"), ("image", "This one?", "iVBORw0KGgo" * 9), *NEXT]
+    one, other, third = (talk([RULES], items=items).body(wire) for items in (LONG, shown, [*shown, *SHOWN, *NEXT]))
+    found = diff(one, other)
+    if wire == "anthropic-messages":
+        (finding,) = found.findings
+        assert (finding.cause.value, finding.path) == ("parameters_changed", "messages[8].content[1]")
+        assert finding.remedy.startswith("none")
+        assert finding.lost_tokens > 0
+    else:
+        assert found.clean
+    assert diff(other, third).clean  # it is not the first any more
+    assert diff(talk([RULES], items=[("user", "Hi.")]).body(wire), other).clean  # another conversation

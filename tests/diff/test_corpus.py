@@ -20,7 +20,7 @@ def place(path: str) -> str:
 
 
 def test_the_corpus_is_there() -> None:
-    assert len(FILES) >= 300
+    assert len(FILES) >= 650
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)

@@ -136,6 +136,12 @@ CASES: list[tuple[str, list[Item], list[Item], list[str]]] = [
         ["tool_result_cleared"],
     ),
     (
+        "clear the result that was not answered yet",
+        CHAIN[:3],
+        [*CHAIN[:2], ("result", "a1", "[cleared]"), said("All done."), user("more")],
+        ["tool_result_cleared"],
+    ),
+    (
         "clear first two",
         CHAIN,
         put(put(CHAIN, 2, ("result", "a1", "")), 4, ("result", "a2", "")),
@@ -169,6 +175,35 @@ CASES: list[tuple[str, list[Item], list[Item], list[str]]] = [
         [user("ok"), *LONG],
         [*LONG, said("Done."), user("ok")],
         ["history_dropped"],
+    ),
+    (
+        "greeted alike",
+        [user("Hi"), said("Hello! How can I help you?"), user("Do you sell lamps?")],
+        [user("Morning"), said("Hello! How can I help you?"), user("Where are you?"), said("In Oslo."), user("Ok")],
+        [],
+    ),
+    (
+        "greeted alike, and more",
+        [user("Hi"), said("Hello! How can I help you?"), user("Do you sell lamps?")],
+        [user("Morning"), said("Hello! How can I help you?"), user("Do you sell lamps?")],
+        ["history_edited"],
+    ),
+    (
+        "summary told anew",
+        [user("Summary of the conversation so far: parcel 4711 is late."), said("I see."), *LONG[3:]],
+        [user("Summary of the conversation so far: 4711 comes to the office."), said("I see."), *LONG[5:]],
+        ["history_summarised"],
+    ),
+    *(
+        (f"cleared: {words}", [*CALLS, *ANSWER], put([*CALLS, *ANSWER], 3, ("result", "c1", words)), [cause])
+        for words, cause in [
+            ("(same as the result of the call before)", "tool_result_cleared"),
+            ("Output too long to keep, see file /w/out.txt", "tool_result_cleared"),
+            ("Altes Ergebnis entfernt.", "tool_result_cleared"),
+            ("旧的工具结果已清除", "tool_result_cleared"),
+            ("Rain in Oslo… truncated", "history_edited"),  # it was cut, and is not gone
+            ("Rain in Bergen.", "history_edited"),
+        ]
     ),
     ("restart short", LONG, [user("Hi"), said("Hello, how can I help?"), user("Where are you?")], []),
     ("system msg mid added at end", LONG, [*LONG, said("x"), user("y"), said("z"), user("w")], []),

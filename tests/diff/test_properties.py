@@ -255,8 +255,9 @@ def test_any_json_in_a_field_is_compared_or_refused(talk: Make, wire: str, value
         *(value, [value], [{"role": "user", "content": value}], [{"role": "user", "content": [value]}]),
         [{"type": "text", "role": "assistant", "content": texts, "tool_calls": value}],
         [{"role": value, "content": results}],
+        [{"role": "user", "content": [{"type": value, "text": "Hi."}]}],
     ):
-        other = {**sound, field: odd, "tools": value}
-        for one, two in ((sound, other), (other, sound)):
+        other, bare = {**sound, field: odd, "tools": value}, {"model": "m", field: odd}
+        for one, two in ((sound, other), (other, sound), (bare, bare)):
             with suppress(WireError):  # and nothing else
                 diff(one, two)

@@ -1,4 +1,4 @@
-"""No key, token or password of a body gets into a report; excerpts are short."""
+"""No key, token, password or mail name of a body gets into a report; excerpts are short."""
 
 from typing import Any
 
@@ -43,7 +43,10 @@ def test_a_secret_is_hidden_wherever_it_stands(secret: str, around: str) -> None
         ("postgres://ada:hunter22@db.example/x", "postgres://ada:***@db.example/x"),
         ("client_secret is Zk3mQ9xLr7", "client_secret is ***"),
         ("Ask for the password first.", "Ask for the password first."),
-        ("Today is 2026-11-29, task-list of ada@example.com", "Today is 2026-11-29, task-list of ada@example.com"),
+        ("Today is 2026-11-29, task-list of Ada", "Today is 2026-11-29, task-list of Ada"),
+        ("From: Ada <ada.l+x@mail.example.com>", "From: Ada <***@mail.example.com>"),
+        (r'Slot(r"user: (ada@example\.com)")', r'Slot(r"user: (***@example\.com)")'),
+        ("uses numpy@1.26 and actions/checkout@v4", "uses numpy@1.26 and actions/checkout@v4"),
     ],
 )
 def test_what_is_named_a_secret_is_one(text: str, shown: str) -> None:

@@ -17,7 +17,7 @@ from headstay.comparison.breakpoints import compare_marks, last_written
 from headstay.comparison.cost import Cost
 from headstay.comparison.finding import Divergence, Draft, Finding
 from headstay.comparison.history import Aligned, compare_histories
-from headstay.comparison.parameters import compare_parameters
+from headstay.comparison.parameters import compare_parameters, first_image
 from headstay.comparison.segment import Json, Request
 from headstay.comparison.system_text import compare_system
 from headstay.comparison.tool_list import compare_tools
@@ -55,10 +55,23 @@ def diff(request_a: Json, request_b: Json, *, wire: Wire | None = None) -> Diver
         [('clock_in_head', 'messages[0].content', 17)]
     """
     form = common_wire(request_a, request_b, wire)
-    before, after = _read(request_a, "A", form), _read(request_b, "B", form)
-    rules = find_rules(form, after.model)
+    return compare(_named(request_a, "A", form), _named(request_b, "B", form))
+
+
+def read(body: Json, wire: Wire) -> Request:
+    """Read a request body for comparison.
+
+    Raises:
+        WireError: A field is not of the form the API takes.
+    """
+    return reading_anthropic.read(body) if wire == "anthropic-messages" else reading_openai.read(body, wire)
+
+
+def compare(before: Request, after: Request) -> Divergence:
+    """Do what `diff` does, with two requests of one wire format that were read before."""
+    rules = find_rules(after.wire, after.model)
     history = _histories(before, after)
-    drafts = compare_parameters(before, after, rules)
+    drafts = compare_parameters(before, after, rules) + first_image(before, after, rules, shared=history.shared)
     head = compare_tools(before, after)
     same_conversation = history.shared > 0 or bool(history.drafts)
     head += compare_system(before.system, after.system, same_conversation=same_conversation)
@@ -67,12 +80,12 @@ def diff(request_a: Json, request_b: Json, *, wire: Wire | None = None) -> Diver
     cost = Cost(before, after, history)
     findings = tuple(_finding(draft, cost) for draft in _told(found))
     lost = max((finding.lost_tokens for finding in findings), default=0)
-    return Divergence(not findings, form, cost.shared(found), lost, findings)
+    return Divergence(not findings, after.wire, cost.shared(found), lost, findings)
 
 
-def _read(body: Json, name: str, wire: Wire) -> Request:
+def _named(body: Json, name: str, wire: Wire) -> Request:
     try:
-        return reading_anthropic.read(body) if wire == "anthropic-messages" else reading_openai.read(body, wire)
+        return read(body, wire)
     except WireError as problem:
         raise WireError(f"{name}: {problem}") from problem
 

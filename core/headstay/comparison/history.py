@@ -15,8 +15,10 @@ from headstay.forms import first_difference, form_cause
 
 _CLEARED = re.compile(
     r"clear|remov|omit|elid|prun|truncat|redact|hidden|no longer|compact|trimm|drop|evict|offload|discard|expired"
-    r"|collapsed|not shown|(?:moved|saved|written|archived|stored) (?:to|in|at|under)|stripped|replaced"
-    r"|^\[[^\[\]]*\]$|^<[^<>]*>$|^\W*$",
+    r"|collapsed|not shown|(?:moved|saved|written|archived|stored) (?:to|in|at|under)|stripped|replaced|superseded"
+    r"|same as (?:the|in)\b|\bduplicate|\bsee (?:file|above|below|earlier|later)\b|too (?:long|large|big) to"
+    r"|entfernt|gelöscht|gekürzt|supprimé|eliminad|borrad|removid|rimoss|удал|очищ|清除|删除|省略|削除|생략|삭제"
+    r"|^\[[^\[\]]*\]$|^\([^()]*\)$|^<[^<>]*>$|^\W*$",
     re.IGNORECASE,
 )
 _SUMMARY = re.compile(
@@ -111,13 +113,15 @@ def _is_related(
     before: Sequence[Segment], after: Sequence[Segment], keys: tuple[Sequence[str], Sequence[str]], shared: int
 ) -> bool:
     """Whether the later history goes back to the earlier one behind what both share, and is no other conversation."""
+    if shared and before[0].call and before[0].call == after[0].call:  # another result of the same call
+        return True
     common = Counter(keys[0]) & Counter(keys[1])
+    if not shared and _is_greeting(before, after, common) and not similar(before[0].text, after[0].text):
+        return False
     texts = {key for key, one in zip(keys[0], before, strict=True) if one.kind in ("text", "tool_call", "tool_result")}
-    if any(key in texts for key in common):
+    if any(key in texts for key in common) or _retells(before, after):
         return True
-    if any(_is_summary(segment) for segment in after) and len(after) < len(before):
-        return True
-    if _retells(before, after):
+    if len(after) < len(before) and any(map(_is_summary, after)):
         return True
     pairs = [(one, other) for one, other in zip(before, after, strict=False) if _alike(one, other)]
     if _is_tail(after):  # the conversation was taken up again at an earlier point; with a like question, it was edited
@@ -126,6 +130,14 @@ def _is_related(
         return bool(pairs) and similar(before[0].text, after[0].text)
     answers = [pair for pair in pairs if pair[0].role.startswith("assistant")]
     return bool(pairs) if shared else bool(answers)
+
+
+def _is_greeting(before: Sequence[Segment], after: Sequence[Segment], common: Counter[str]) -> bool:
+    """Whether all that two histories have in common is the first reply, as of a bot that greets everyone alike."""
+    first = [next((one for one in side if one.role.startswith("assistant")), None) for side in (before, after)]
+    if first[0] is None or first[1] is None or first[0].kind != "text":
+        return False
+    return common.total() == 1 and likeness(first[0]) in common and likeness(first[1]) in common
 
 
 def _alike(one: Segment, other: Segment) -> bool:
@@ -286,8 +298,8 @@ class _Finder:
         messages_old = {self._before[i].message for i in old}
         messages_new = {self._after[j].message for j in new}
         first_old, first_new = self._before[old[0]], self._after[new[0]]
-        summary = next((j for j in new if _is_summary(self._after[j])), None)
         fewer = len(messages_new) < len(messages_old)
+        summary = next((j for j in new if _is_summary(self._after[j])), None) if fewer else None
         like = fewer and first_old.kind != "image" and _alike(first_old, first_new)
         if fewer and (summary is not None or (not like and first_new.kind == "text")):
             at = new[0] if summary is None else summary
@@ -319,6 +331,8 @@ class _Finder:
             self._add(Cause.HISTORY_EDITED, j, new.path, 0, _shown(old), _shown(new))
             return
         cause = Cause.HISTORY_EDITED
+        if i == j == 0 and _is_summary(old) and _is_summary(new):  # it is told anew
+            cause = Cause.HISTORY_SUMMARISED
         if old.kind == new.kind == "tool_result" and _is_cleared(old.text, new.text):
             cause = Cause.TOOL_RESULT_CLEARED
         if old.kind == new.kind and old.text and new.text and old.text != new.text:
@@ -362,7 +376,8 @@ def _is_cleared(before: str, after: str) -> bool:
     """Whether a placeholder or nothing stands for a result."""
     if not after.strip():
         return True
-    if len(after) > 200 or folded(before).startswith(folded(after)[:40]):
+    kept = first_difference(folded(before), folded(after))
+    if len(after) > 200 or kept >= min(40, len(folded(after)) / 2):  # it was cut, and is not gone
         return False
     return _CLEARED.search(after.strip()) is not None
 

@@ -9,7 +9,7 @@ from typing import cast
 from headstay.canonical import meaning_text, wire_text
 from headstay.causes import Cause
 from headstay.comparison.pictures import are_other_pixels
-from headstay.comparison.segment import Segment, mapping
+from headstay.comparison.segment import Json, Segment, mapping
 from headstay.forms import first_difference, form_cause
 
 _COMPARED_UP_TO = 4_000
@@ -65,6 +65,11 @@ def similar(one: str, other: str) -> bool:
     return matcher.ratio() >= 0.5
 
 
+def shows_image(segment: Segment) -> bool:
+    """Whether a segment is an image, or a result with one in it."""
+    return segment.kind == "image" or (segment.kind == "tool_result" and bool(_image_blocks(segment.value)))
+
+
 def form_differences(old: Segment, new: Segment, ids: Collection[str]) -> Iterator[Difference]:
     """Name how two segments differ that mean the same.
 
@@ -118,11 +123,15 @@ def _rest(old: Segment, new: Segment) -> Iterator[Difference]:
 
 
 def _pictures(value: object) -> list[str]:
+    return [wire_text(block) for block in _image_blocks(value)]
+
+
+def _image_blocks(value: object) -> list[Json]:
     content = mapping(value).get("content") or mapping(value).get("output")
     if not isinstance(content, (list, tuple)):
         return []
     blocks = [mapping(item) for item in cast("Sequence[object]", content)]
-    return [wire_text(block) for block in blocks if "image" in str(block.get("type"))]
+    return [block for block in blocks if "image" in str(block.get("type"))]
 
 
 def _raw_text(segment: Segment) -> object:

@@ -7,6 +7,7 @@ from headstay.canonical import meaning_text, wire_text
 from headstay.causes import Cause
 from headstay.comparison.excerpt import excerpt
 from headstay.comparison.finding import TIERS, Draft, Place
+from headstay.comparison.likeness import shows_image
 from headstay.comparison.segment import Request
 from headstay.comparison.tool_list import leaf_draft, leaves
 from headstay.fingerprint import parameter
@@ -29,6 +30,7 @@ _DEFAULTS: Mapping[str, object] = {
 _CAUSES: Mapping[str, Cause] = {"tool_choice": Cause.TOOL_CHOICE_CHANGED, "thinking": Cause.THINKING_CHANGED}
 # Settings inside a field that say what comes back and not what is read.
 _OUTPUT_ONLY = ("block_binding", "display")
+_NO_REMEDY = "none: the first image of a conversation drops the cached messages; tools and system stay"
 
 
 def compare_parameters(before: Request, after: Request, rules: CacheRules) -> list[Draft]:
@@ -57,6 +59,24 @@ def compare_parameters(before: Request, after: Request, rules: CacheRules) -> li
         at = first_difference(old, new) if isinstance(old, str) and isinstance(new, str) else 0
         drafts.append(Draft(Place(tier, number), cause, name, at, _shown(old), _shown(new)))
     return drafts
+
+
+def first_image(before: Request, after: Request, rules: CacheRules, *, shared: int) -> list[Draft]:
+    """Name the first image of a conversation where it re-keys the messages, as at Anthropic (prompt caching guide).
+
+    Args:
+        before: The earlier request.
+        after: The later request.
+        rules: What the later request's model caches by.
+        shared: Number of message segments that both share from the start.
+    """
+    if not rules.images_rekey_messages or not shared or any(map(shows_image, before.messages)):
+        return []
+    image = next(filter(shows_image, after.messages), None)
+    if image is None:
+        return []
+    place = Place(TIERS["parameters"], len(rules.lane_parameters) + len(rules.message_parameters) + 1)
+    return [Draft(place, Cause.PARAMETERS_CHANGED, image.path, 0, "no image", "(image)", _NO_REMEDY)]
 
 
 def _value(request: Request, name: str, rules: CacheRules) -> object:

@@ -39,14 +39,14 @@ def read(body: Json) -> Request:
     """
     marks: list[Mark] = []
     tools: list[Tool] = []
-    places: list[int] = []
+    places: list[str] = []
     for number, wire in enumerate(objects(body.get("tools") or (), "tools")):
         if wire.get("defer_loading"):  # loaded on demand, so it stands outside the prefix
             continue
         marks += marks_of(wire, _KEY, path=f"tools[{number}]", index=len(tools), tier="tools")
         kind = str(wire.get("type") or "custom")
         tools.append(Tool(str(wire.get("name") or kind), kind == "custom", deferred=False, wire=wire))
-        places.append(number)
+        places.append(f"tools[{number}]")
     system = _system(body.get("system"), marks)
     messages: list[Segment] = []
     for number, message in enumerate(objects(body.get("messages"), "messages")):

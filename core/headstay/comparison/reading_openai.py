@@ -59,10 +59,15 @@ def read(body: Json, wire: Wire) -> Request:
     return Request(wire, body, model, tools, places, system, messages, marks, held)
 
 
-def _tools(body: Json) -> tuple[tuple[Tool, ...], tuple[int, ...]]:
+def _tools(body: Json) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     tools: list[Tool] = []
-    places: list[int] = []
-    for number, wire in enumerate(objects(body.get("tools") or (), "tools")):
+    places: list[str] = []
+    listed = [
+        (f"{field}[{number}]", wire)
+        for field in ("tools", "functions")  # the second is the field of old clients
+        for number, wire in enumerate(objects(body.get(field) or (), field))
+    ]
+    for place, wire in listed:
         if wire.get("defer_loading"):
             continue
         function = wire.get("function")
@@ -70,7 +75,7 @@ def _tools(body: Json) -> tuple[tuple[Tool, ...], tuple[int, ...]]:
         named = cast("Json", function) if isinstance(function, Mapping) else wire
         title = str(named.get("name") or wire.get("server_label") or kind)
         tools.append(Tool(title, kind in ("function", "custom"), deferred=False, wire=wire))
-        places.append(number)
+        places.append(place)
     return tuple(tools), tuple(places)
 
 
@@ -125,13 +130,14 @@ def _item(number: int, item: Json, field: str, found: list[Segment], marks: list
         path = f"{holder}.content"
         found.append(result_segment(item, item.get("content"), call=call, path=path, holder=holder, message=number))
         return
+    more = [key for key in item if key not in _READ and item[key]]
     for key in _THINKING:
-        if item.get(key):
+        if key in more:
             block = {key: item[key]}
             path = f"{holder}.{key}"
             found.append(block_segment(block, "thinking", path=path, holder=holder, message=number, role=speaker(item)))
     _message(number, item, field, found, marks, "messages")
-    extra = {key: value for key, value in item.items() if value and key not in _READ and key not in _THINKING}
+    extra = {key: item[key] for key in more if key not in _THINKING}
     if extra:
         found.append(block_segment(extra, "other", path=holder, holder=holder, message=number, role=speaker(item)))
     for index, call in enumerate(objects(item.get("tool_calls") or (), f"{holder}.tool_calls")):

@@ -73,7 +73,7 @@ class Request:
         body: The request body.
         model: The model id.
         tools: Tool definitions that stand in the prefix, in wire order.
-        tool_places: Index of each of them in the body's list.
+        tool_paths: Where each of them stands in the body.
         system: Segments of the leading system text.
         messages: Segments of what follows.
         marks: Cache breakpoints in wire order.
@@ -84,7 +84,7 @@ class Request:
     body: Json
     model: str
     tools: tuple[Tool, ...]
-    tool_places: tuple[int, ...]
+    tool_paths: tuple[str, ...]
     system: Sequence[Segment]
     messages: Sequence[Segment]
     marks: Sequence[Mark] = field(default=())

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from headstay.causes import Cause
-from headstay.comparison.values import Sort, Stretch, sort_of, whole
+from headstay.comparison.values import Sort, Stretch, is_swapped_word, sort_of, whole
 from headstay.forms import first_difference, form_cause
 from headstay.remedy import Variation, slot_line, union, variations
 from headstay.sections import is_plain_value_section, section_cause
@@ -146,6 +146,8 @@ def _named(item: Variation, before: str, after: str) -> _Found:
     section = section_cause(after, item.start, item.end)
     if section == Cause.SYSTEM_TEXT_CHANGED and item.before_end > item.before_start:
         section = section_cause(before, item.before_start, item.before_end)
+    if sort == "wording" and section == Cause.SYSTEM_TEXT_CHANGED and is_swapped_word(old, new):
+        sort = "value"
     if section == Cause.SYSTEM_TEXT_CHANGED or (sort == "value" and is_plain_value_section(after, item.start)):
         return _Found(item, sort, _CAUSES[sort], item)
     return _Found(item, "wording", section, item)

@@ -37,7 +37,7 @@ def compare_tools(before: Request, after: Request) -> list[Draft]:
     drafts: list[Draft] = []
     names = list(new)
     for index, (key, tool) in enumerate(new.items()):
-        path = f"tools[{after.tool_places[index]}]"
+        path = after.tool_paths[index]
         if key not in old:
             drafts.append(_draft(Cause.TOOL_ADDED, index, path, "", tool.name))
         else:
@@ -47,12 +47,12 @@ def compare_tools(before: Request, after: Request) -> list[Draft]:
         if key not in new:
             follower = next((one for one in list(old)[number + 1 :] if one in new), None)
             index = names.index(follower) if follower is not None and order == stay else min(number, len(new))
-            path = f"tools[{before.tool_places[number]}]"
+            path = before.tool_paths[number]
             drafts.append(_draft(Cause.TOOL_REMOVED, index, path, old[key].name, ""))
     if order != stay:
         moved = next(number for number, (one, other) in enumerate(zip(stay, order, strict=True)) if one != other)
         index = names.index(order[moved])
-        path = f"tools[{after.tool_places[index]}]"
+        path = after.tool_paths[index]
         drafts.append(_draft(Cause.TOOL_ORDER, index, path, _names(stay[moved:]), _names(order[moved:])))
     return drafts
 

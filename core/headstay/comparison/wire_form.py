@@ -111,11 +111,11 @@ def _evidence(body: Json) -> tuple[int, int]:
     for index, message in enumerate(_objects(body.get("messages"))):
         if abs(anthropic - chat) >= _DECISIVE:
             break
-        role = message.get("role")
+        role = str(message.get("role"))
         operator = role == "system" and not index
         chat += _DECISIVE * (operator or role in ("tool", "function", "developer") or bool(message.get("tool_calls")))
         for block in _objects(message.get("content")):
-            kind = block.get("type")
+            kind = str(block.get("type"))  # whatever a log holds there
             anthropic += _DECISIVE * (kind in _ANTHROPIC_BLOCKS) + ("cache_control" in block)
             chat += _DECISIVE * (kind in _CHAT_PARTS)
     return anthropic, chat
