@@ -1,24 +1,20 @@
-"""What a call should read, and the row it leaves: pure functions of what is known before and after it."""
+"""What a call should read, how its reads are judged, and the row it leaves: functions of what is known of it."""
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from headstay.call import Call
-from headstay.causes import Break
+from headstay.causes import Break, Cause
 from headstay.conversation import Match, same_note
+from headstay.diagnosis import combined, routed_elsewhere, told
 from headstay.headstore import HeadRecord
 from headstay.layout import BYTES_PER_TOKEN, Plan
 from headstay.ledger.row import Row
 from headstay.ledger.usage import Usage
-from headstay.ledger.verdict import Verdict
+from headstay.ledger.verdict import Verdict, judge
 from headstay.providers.rules import CacheRules
-
-
-def floored(tokens: float, rules: CacheRules) -> int:
-    """Round an expectation down to what the provider reports: whole steps, and nothing below the minimum."""
-    whole = int(tokens) // rules.step * rules.step
-    whole -= whole % 128 if rules.step > 1 else 0
-    return whole if whole >= rules.min_tokens else 0
+from headstay.remedies import REMEDIES
 
 
 def expected_reads(
@@ -45,19 +41,118 @@ def expected_reads(
     tokens = head.tokens if head.tokens is not None else plan.head_bytes / ratio
     if tokens < rules.min_tokens:
         return 0, None
-    return floored(tokens, rules) if not rules.max_markers else int(tokens), now - head.used
+    return rules.floored(tokens) if not rules.max_markers else int(tokens), now - head.used
 
 
-def row_of(call: Call, usage: Usage | None, verdict: Verdict, agent: str, error: BaseException | None) -> Row:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The judgement of one call with what it rests on.
+
+    Attributes:
+        verdict: The judgement.
+        said: The change that the provider names and that was not found here, or None.
+        elsewhere: What shows that another machine served it than the call before, or None.
+    """
+
+    verdict: Verdict
+    said: Break | None = None
+    elsewhere: str | None = None
+
+
+def judged(call: Call, usage: Usage | None, *, ttl: str | None, bytes_per_token: float | None) -> Judged:
+    """Judge the reads of a call.
+
+    Args:
+        call: As prepared and sent, with what its reply said of itself.
+        usage: What the provider reported, or None.
+        ttl: The name of the time to live that was asked for, or None.
+        bytes_per_token: Of the lane, or None.
+    """
+    rules = call.rules
+    found = None
+    if call.asked and call.earlier.id and call.reply.word and usage is not None:
+        head = call.plan.head_bytes / (bytes_per_token or BYTES_PER_TOKEN) if call.plan else 0.0
+        found = told(call.reply, call.earlier, input_tokens=usage.input_tokens, head_tokens=head)
+    breaks = combined(call.breaks, found)
+    elsewhere = _elsewhere(call)
+    verdict = judge(
+        call.expected,
+        usage,
+        ttl_seconds=rules.ttl_seconds(ttl) if rules else None,
+        gap_seconds=call.gap,
+        minimum_tokens=rules.min_tokens if rules else 0,
+        breaks=breaks,
+        writer_in_flight=call.writer_in_flight,
+        routed=elsewhere is not None,
+        unverified=call.unverified,
+    )
+    return Judged(verdict, breaks[0] if found and breaks is not call.breaks else None, elsewhere)
+
+
+def _elsewhere(call: Call) -> str | None:
+    """Say what shows that another machine served a call; OpenAI's replies tell, and so does too much for one."""
+    if not call.wire.startswith("openai"):
+        return None
+    most = call.rules.requests_per_minute if call.rules else 0
+    if most and call.in_a_minute > most:
+        return f"{call.in_a_minute} calls in a minute with one prompt_cache_key, and one machine takes about {most}"
+    return routed_elsewhere(call.reply, call.earlier)
+
+
+def advice(call: Call, judgement: Judged, *, ttl: str | None, asks: bool) -> str | None:
+    """Say in one line what to do about a short read whose cause was not known before the call.
+
+    Args:
+        call: The call.
+        judgement: How it was judged.
+        ttl: The name of the time to live that was asked for, or None.
+        asks: Whether the provider is asked for its diagnosis.
+
+    Returns:
+        The line, or None where the reads were not short, or the cause was said before the call.
+    """
+    verdict, rules = judgement.verdict, call.rules
+    if verdict.status != "short" or rules is None or verdict.cause in {one.cause for one in call.breaks}:
+        return None
+    if judgement.said is not None and verdict.cause == judgement.said.cause:
+        remedy = judgement.said.remedy
+    elif verdict.cause is Cause.TTL_EXPIRED:
+        lives = rules.ttl_seconds(ttl)
+        longer = next((name for name, seconds in rules.ttls.items() if seconds > lives), None)
+        remedy = f"it was last used {call.gap or 0:,.0f} s ago and is kept for {lives:,} s; " + (
+            f'ttl="{longer}" keeps it longer' if longer else "none is on offer that is kept longer: ask again sooner"
+        )
+    elif verdict.cause is Cause.PROVIDER_ROUTING:
+        crowded = call.in_a_minute > rules.requests_per_minute > 0
+        what = (
+            "give groups of users keys of their own, or send less at a time" if crowded else "no request decides that"
+        )
+        remedy = f"{judgement.elsewhere}; {what}"
+    elif verdict.cause is Cause.UNKNOWN:
+        unasked = not asks and call.wire in rules.diagnoses
+        remedy = "nothing that headstay sees has changed, so the provider dropped it early or looked elsewhere" + (
+            '; verify="provider" asks it for its diagnosis' if unasked else ""
+        )
+    else:
+        remedy = REMEDIES[verdict.cause or Cause.UNKNOWN]
+    read = f"{verdict.reported or 0:,} of {verdict.expected or 0:,} expected tokens came from the cache"
+    return f"{verdict.cause} ({verdict.owner}): {read}: {remedy}"
+
+
+def row_of(call: Call, usage: Usage | None, judgement: Judged, agent: str, error: BaseException | None) -> Row:
     """Make the ledger's row of a call.
 
     Args:
         call: As prepared and sent.
         usage: What the provider reported, or None.
-        verdict: The judgement of its reads.
+        judgement: The judgement of its reads.
         agent: Name of the agent or chain.
         error: What ended the call, or None.
     """
+    verdict = judgement.verdict
+    notes = [*call.notices]
+    if verdict.cause is Cause.PROVIDER_ROUTING and judgement.elsewhere:
+        notes.append(judgement.elsewhere)
     used = usage or Usage()
     lane, record = call.lane, call.record
     return Row(
@@ -81,9 +176,11 @@ def row_of(call: Call, usage: Usage | None, verdict: Verdict, agent: str, error:
         cause=verdict.cause,
         owner=verdict.owner,
         breaks=call.breaks,
+        diagnosis=call.reply.word,
+        diagnosis_tokens=call.reply.missed,
         time_to_first_token_s=call.first_token,
         duration_s=time.monotonic() - call.clock,
         error=type(error).__name__ if error else None,
         unverified=call.unverified or verdict.reason,
-        note="; ".join(call.notices) or None,
+        note="; ".join(notes) or None,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from headstay.added import Addition
 from headstay.causes import Break
+from headstay.diagnosis import Earlier, Reply
 from headstay.divergence import HeadForm
 from headstay.headstore import CallRecord
 from headstay.late import Settled
@@ -26,6 +27,11 @@ class Call:
         late: Where its tools stand, or None where they all stand in the list.
         fresh: What it adds to its conversation in place.
         receipt: What the reply carries under "headstay", or None.
+        diagnosed: Whether the provider is asked why a prefix was not read, by us or by the application.
+        asked: Whether that is by us: then the answer is compared with the call that this one continues.
+        earlier: What was kept of the reply that this call continues.
+        reply: What the reply says of itself, as far as the host has seen it.
+        in_a_minute: Calls with its head and its cache key in the last minute; 0 where nobody counts.
     """
 
     body: dict[str, object]
@@ -50,6 +56,11 @@ class Call:
     unverified: str | None = None
     notices: tuple[str, ...] = ()
     receipt: dict[str, str] | None = None
+    diagnosed: bool = False
+    asked: bool = False
+    earlier: Earlier = Earlier()
+    reply: Reply = Reply()
+    in_a_minute: int = 0
     clock: float = field(default_factory=time.monotonic)
     first_token: float | None = None
     done: bool = False

@@ -32,6 +32,7 @@ _KEEP_EXAMPLES = (
     "the examples changed: keep few_shot= and few_shot_version= as they are for running conversations; a change "
     "costs each of them one break"
 )
+_OF_PARAMETERS = {"tool_choice": Cause.TOOL_CHOICE_CHANGED, "thinking": Cause.THINKING_CHANGED}
 _PEERS = 6  # heads that widen a reported span; each costs a comparison of two texts
 
 
@@ -455,6 +456,6 @@ def _not_held(
             remedy = "none: the first image of a conversation drops the cached messages; tools and system stay"
             found.append(Break(Cause.PARAMETERS_CHANGED, "provider", "messages", remedy))
         else:
-            cause = Cause.TOOL_CHOICE_CHANGED if rest == "tool_choice" else Cause.PARAMETERS_CHANGED
+            cause = _OF_PARAMETERS.get(rest, Cause.PARAMETERS_CHANGED)
             found.append(Break(cause, "application", rest, f"keep {rest} the same for a conversation"))
     return found

@@ -11,14 +11,14 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Literal
 
-from headstay.account import expected_reads, row_of
+from headstay.account import Judged, advice, expected_reads, judged, row_of
 from headstay.added import written
 from headstay.call import Call
 from headstay.canonical import digest, size_of
 from headstay.conversation import Match, NotesHeld, breaks, held, is_unbound, match, of_examples, renewed, seek
+from headstay.diagnosis import ASKED_WITH, ask, read_kept
 from headstay.divergence import HeadForm
 from headstay.errors import ConfigError, PrefixBreak
 from headstay.headstore import CallRecord, HeadStore, LaneState
@@ -30,11 +30,11 @@ from headstay.learning import remember
 from headstay.ledger.record import Ledger
 from headstay.ledger.row import Row
 from headstay.ledger.usage import Usage
-from headstay.ledger.verdict import judge
 from headstay.masking import bounded
 from headstay.prompt import Prompt, Wire
 from headstay.providers.anthropic import bind_thinking
 from headstay.providers.rules import RULES, CacheRules, find_rules
+from headstay.traffic import Traffic
 from headstay.values import Declared, extract, per_call_lines
 from headstay.verify import verify
 from headstay.weave import weave
@@ -63,7 +63,8 @@ class Settings:
         on_break: "warn" logs each break once with its remedy, "raise" is for tests and raises those that the
             application made, "record" only records.
         verify: "local" reads every rendered request back before it is sent, "off" does not; "provider" also asks the
-            API to reject a changed prefix, where it binds thinking to the history.
+            API to reject a changed prefix, where it binds thinking to the history, and to say why a prefix was not
+            read, where it has that.
         union: Whether tools that a call does not offer stay declared; only for a host that refuses their calls.
         late_tools: Where the tools of a running conversation stay declared, a late one is appended to it where the
             model has that ("auto"), or goes to the end of the list ("list").
@@ -125,8 +126,8 @@ class Flow:
         self.ledger = ledger if ledger is not None else Ledger()
         self._per_call = per_call_lines(settings.declared)
         self._said: set[str] = set()
-        self._lock = Lock()
-        self._cold: dict[tuple[str, bytes], int] = {}
+        self.traffic = Traffic()
+        self._refused: set[Wire] = set()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by settings and stores."""
@@ -143,6 +144,7 @@ class Flow:
         tail: str = "",
         replies: Sequence[object] = (),
         constant: frozenset[str] = frozenset(),
+        diagnoses: bool = True,
         now: float | None = None,
     ) -> Call:
         """Arrange one request.
@@ -156,6 +158,8 @@ class Flow:
             tail: Per-call text for the human turn.
             replies: For each assistant message of the body, what the host kept on it under "headstay".
             constant: System blocks that are constant whatever stands in them: pinned examples.
+            diagnoses: Whether whoever takes the request may know the provider's request for a diagnosis; other clouds
+                that run the same models do not.
             now: Seconds since the epoch; the machine's clock by default.
 
         Returns:
@@ -167,6 +171,8 @@ class Flow:
         started = time.time() if now is None else now
         try:
             call = self._prepare(body, wire, endpoint, tenant, thread, tail, replies, constant, started)
+            if diagnoses and self.settings.verify == "provider":
+                self._ask(call)
         except Exception as problem:  # noqa: BLE001 - I8: the application's own request goes out
             return self.passed(body, wire, f"{type(problem).__name__}: {problem}", tenant=tenant, now=started)
         self._report(call)
@@ -189,7 +195,7 @@ class Flow:
     def abandon(self, call: Call) -> None:
         """Forget a call that was prepared only to be looked at."""
         call.done = True
-        self._release(call)
+        self.traffic.release(call)
 
     def complete(self, call: Call, usage: Usage | None, *, error: BaseException | None = None) -> None:
         """Account for one call; never raises.
@@ -284,8 +290,16 @@ class Flow:
                 call.body = bind_thinking(call.body, "error", rules)
             elif unbound:  # the blocks from before a break no longer fit; that must not fail the call
                 call.body = bind_thinking(call.body, "drop_block", rules)
-        self._enter(call)
+        self.traffic.enter(call)
         return call
+
+    def _ask(self, call: Call) -> None:
+        """Ask for the provider's diagnosis, where the API has it and did not refuse it before."""
+        if call.rules is None or call.lane is None or call.record is None or call.wire not in call.rules.diagnoses:
+            return
+        call.diagnosed = True
+        if call.wire not in self._refused and (asking := ask(call.body, call.wire, call.earlier)) is not None:
+            call.body, call.asked = asking, True
 
     def _notices(self, call: Call) -> tuple[str, ...]:
         """Say what does not suit the model, or the lane."""
@@ -372,47 +386,31 @@ class Flow:
             firm=before.firm if before is not None and plan.note_inside else None,
             added=written(plan.additions),
         )
+        call.earlier = read_kept(before.reply) if before else call.earlier
         call.opening = before is None
         call.cold = head is None or before is None
         return unbound
 
-    def _enter(self, call: Call) -> None:
-        """Note that a call is under way; `complete` or `abandon` takes it out again."""
-        if call.lane is None or call.plan is None:
-            return
-        key = (call.lane.key, call.plan.head_hash)
-        with self._lock:
-            waiting = self._cold.get(key, 0)
-            call.writer_in_flight = waiting > 0 and call.cold
-            self._cold[key] = waiting + 1
-            call.entered = True
-
     def _complete(self, call: Call, usage: Usage | None, error: BaseException | None) -> None:
-        rules = call.rules
-        self._release(call)
-        verdict = judge(
-            call.expected,
-            usage,
-            ttl_seconds=rules.ttl_seconds(self.settings.ttl) if rules else None,
-            gap_seconds=call.gap,
-            minimum_tokens=rules.min_tokens if rules else 0,
-            breaks=call.breaks,
-            writer_in_flight=call.writer_in_flight,
-            unverified=call.unverified,
-        )
+        self.traffic.release(call)
+        ttl = self.settings.ttl
+        ratio = self.head_store.lane(call.lane.key).bytes_per_token if call.asked and call.lane else None
+        judgement = judged(call, usage, ttl=ttl, bytes_per_token=ratio)
         # A provider keeps nothing of a request that it refused, so neither do we.
         if (error is None or call.first_token is not None) and call.unverified is None:
             remember(self.head_store, call, usage if error is None else None)
-        self.ledger.append(row_of(call, usage, verdict, self.settings.agent, error))
+        self.ledger.append(row_of(call, usage, judgement, self.settings.agent, error))
+        self._report_after(call, judgement, error)
 
-    def _release(self, call: Call) -> None:
-        if call.lane is None or call.plan is None or not call.entered:
-            return
-        key = (call.lane.key, call.plan.head_hash)
-        with self._lock:
-            left = self._cold.pop(key, 1) - 1
-            if left > 0:
-                self._cold[key] = left
+    def _report_after(self, call: Call, judgement: Judged, error: BaseException | None) -> None:
+        if call.asked and error is not None and any(name in str(error) for name in ASKED_WITH):
+            self._refused.add(call.wire)
+            self.say(
+                f'verify="provider": a request for a diagnosis was refused ({type(error).__name__}): no more of them'
+            )
+        line = advice(call, judgement, ttl=self.settings.ttl, asks=call.diagnosed)
+        if line is not None:
+            self.say(line, kind=f"short: {judgement.verdict.cause}")
 
     def unseen(self, reason: str) -> None:
         """Leave a row for a call that went past us."""
@@ -429,9 +427,14 @@ class Flow:
         for found in call.breaks:
             self.say(f"{found.cause} at {found.path} ({found.owner}): {found.remedy}")
 
-    def say(self, line: str) -> None:
-        """Log a line once, whatever its numbers; with `on_break="record"` not at all."""
-        known = re.sub(r"\[\d+\]", "[]", line)
+    def say(self, line: str, *, kind: str = "") -> None:
+        """Log a line once, whatever its numbers; with `on_break="record"` not at all.
+
+        Args:
+            line: What to say.
+            kind: What it is about: of each kind one line is logged.
+        """
+        known = kind or re.sub(r"\[\d+\]", "[]", line)
         if self.settings.on_break == "record" or known in self._said or len(self._said) >= _SAID_AT_MOST:
             return
         self._said.add(known)

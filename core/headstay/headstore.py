@@ -23,7 +23,7 @@ from headstay.errors import HeadStoreError
 from headstay.toolset import ToolState
 
 APPLICATION_ID = 0x68737402  # "hst" and a 2
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MAX_CALLS = 20_000
 MAX_HEADS = 32
 MAX_NOTES = 100_000  # one for each call of a model that binds its thinking; older ones come back as lost receipts
@@ -41,7 +41,7 @@ CREATE TABLE calls (
     scope TEXT NOT NULL, thread TEXT NOT NULL, link BLOB NOT NULL, lane TEXT NOT NULL, head BLOB NOT NULL,
     semi BLOB NOT NULL, model TEXT NOT NULL, trail BLOB NOT NULL, conversation TEXT NOT NULL,
     epoch INTEGER NOT NULL, turn INTEGER NOT NULL, held TEXT NOT NULL, cached INTEGER, at REAL NOT NULL, firm INTEGER,
-    added TEXT NOT NULL,
+    added TEXT NOT NULL, reply TEXT NOT NULL,
     PRIMARY KEY (scope, thread, link, lane, head, semi, added)
 );
 CREATE TABLE notes (scope TEXT NOT NULL, note TEXT NOT NULL, text TEXT NOT NULL, at REAL NOT NULL,
@@ -109,6 +109,7 @@ class CallRecord:
         at: When the call started, in seconds since the epoch.
         firm: Those of `cached` that stay readable when the note inside the body goes or changes.
         added: What was added in place up to this call and where, as `headstay.added` writes it.
+        reply: The id of the reply, and which backend served it, as `headstay.diagnosis` writes it.
     """
 
     scope: str
@@ -127,9 +128,13 @@ class CallRecord:
     at: float
     firm: int | None = None
     added: str = ""
+    reply: str = ""
 
 
-_CALL = "scope, thread, link, lane, head, semi, model, trail, conversation, epoch, turn, held, cached, at, firm, added"
+_CALL = (
+    "scope, thread, link, lane, head, semi, model, trail, conversation, epoch, turn, held, cached, at, firm, added, "
+    "reply"
+)
 
 
 class HeadStore:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from headstay.account import floored
 from headstay.added import form_name
 from headstay.call import Call
 from headstay.canonical import size_of
@@ -35,7 +34,7 @@ def remember(store: HeadStore, call: Call, usage: Usage | None) -> None:
         if rules.max_markers:
             cached = usage.cache_read_tokens + usage.cache_write_tokens
         else:
-            cached = floored(usage.input_tokens - note / ratio, rules)
+            cached = rules.floored(usage.input_tokens - note / ratio)
         if call.opening and not call.breaks:  # it can have read nothing but the head
             head_tokens = usage.cache_read_tokens or None
     known = store.lane(lane.key)
@@ -48,7 +47,8 @@ def remember(store: HeadStore, call: Call, usage: Usage | None) -> None:
         store.save_lane(lane.key, replace(known, tools=learnt))
     store.save_head(lane.key, HeadRecord(plan.head_hash, form, head_tokens, call.started))
     firm = record.firm if plan.note_inside else cached
-    store.save_call(replace(record, cached=cached, firm=firm))
+    reply = call.reply.kept(call.wire, noted=bool(plan.note.operator or plan.note.user))
+    store.save_call(replace(record, cached=cached, firm=firm, reply=reply))
 
 
 def _calibrate(store: HeadStore, lane: Lane, ratio: float) -> None:

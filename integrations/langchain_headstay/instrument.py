@@ -26,6 +26,7 @@ from headstay.providers.rules import find_rules
 from headstay.slots import Slot
 from headstay.values import Declared
 from langchain_headstay.identity import Binding, Tail, Tenant, calling, remember, with_run_id
+from langchain_headstay.reported import watch_clients
 from langchain_headstay.templates import TemplateLike, read_templates
 from langchain_headstay.ticket import (
     Ticket,
@@ -34,6 +35,7 @@ from langchain_headstay.ticket import (
     arrange_payload,
     beside,
     builds_payload,
+    call_under_way,
     first_within,
     model_name,
     under_way,
@@ -73,7 +75,8 @@ def cache_aware(
         tenant: Nothing is shared between tenants; or a callable on the config.
         ttl: Time to live by the provider's name for it ("5m", "1h"; "24h"); None is the provider's default.
         on_break: "warn" logs each break once with its remedy; "raise" is for tests; "record" only records.
-        verify: "local" reads each request back before it is sent; "off" does not.
+        verify: "local" reads each request back before it is sent; "off" does not; "provider" also asks the API to
+            refuse thinking that does not fit its history, and to say why a prefix was not read, where it has that.
         head_store: Where heads and conversations are kept; in memory by default.
         ledger: Where every call leaves a row; in memory by default.
 
@@ -158,8 +161,13 @@ def _copy(model: Model, binding: Binding) -> Model:
         mixins.insert(0, AsyncStreaming)
     if base._stream is not BaseChatModel._stream:
         mixins.insert(0, Streaming)
+    asks = binding.flow.settings.verify == "provider"
+    if asks and hasattr(base, "_make_message_chunk_from_anthropic_event"):
+        mixins.insert(0, SeesStart)
     bound = type("Bound", tuple(mixins), {"headstay_binding": binding, "headstay_base": base})
     kind = type(base.__name__, (bound, base), {"__module__": base.__module__, "__qualname__": base.__qualname__})
+    if asks:
+        watch_clients(kind, call_under_way)
     copied = model.model_copy()
     object.__setattr__(copied, "__class__", kind)
     return copied
@@ -191,6 +199,8 @@ if TYPE_CHECKING:
         def _get_request_payload(
             self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
         ) -> dict[str, Any]: ...
+
+        def _make_message_chunk_from_anthropic_event(self, event: Any, **kwargs: Any) -> Any: ...
 
 else:
     _Base = object
@@ -391,6 +401,16 @@ class AsyncStreaming(_Base):
         async with aclosing(ticket.afollow(stream(messages, stop=stop, **managed, **kwargs))) as relayed:
             async for chunk in relayed:
                 yield chunk
+
+
+class SeesStart(_Base):
+    """The same for ChatAnthropic, which drops what a stream's first event says of the reply."""
+
+    def _make_message_chunk_from_anthropic_event(self, event: Any, **kwargs: Any) -> Any:
+        ticket = under_way(self)
+        if ticket is not None and event.type == "message_start":
+            ticket.began(event.message)
+        return super()._make_message_chunk_from_anthropic_event(event, **kwargs)
 
 
 def _managed(method: Callable[..., Any], run_manager: Any) -> dict[str, Any]:

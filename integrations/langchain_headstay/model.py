@@ -59,7 +59,7 @@ class CacheAwareChatModel(KeepsCaller, BaseChatModel):
         tenant: Nothing is shared between tenants.
         ttl: Time to live by the provider's name for it, or None for its default.
         on_break: "warn", "raise" or "record".
-        verify: "local" or "off".
+        verify: "local", "off", or "provider"; see `cache_aware`.
         head_store: Where heads and conversations are kept.
         ledger: Where every call leaves a row.
 

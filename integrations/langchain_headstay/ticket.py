@@ -28,6 +28,7 @@ from headstay.prompt import Prompt, Wire
 from headstay.wires import parse
 from langchain_headstay.acting import Acting, acting_for
 from langchain_headstay.identity import Binding, caller_config, tail_of, tenant_of, thread_of
+from langchain_headstay.reported import may_diagnose, note_chunk, note_result, note_start
 
 _ENDPOINTS = ("anthropic_api_url", "openai_api_base", "azure_endpoint", "base_url", "endpoint_url")
 _NAMES = ("model", "model_name", "model_id", "deployment_name")
@@ -84,6 +85,7 @@ class Ticket:
     def _add(self, chunk: ChatGenerationChunk) -> None:
         if self.call is not None:
             self.call.began()
+            note_chunk(self.call, chunk)
         message = chunk.message
         if not self._marked:
             self._marked = True
@@ -94,11 +96,18 @@ class Ticket:
     def finish(self, result: ChatResult) -> ChatResult:
         """Note a whole reply and hand it on."""
         self._ended = True
+        if self.call is not None:
+            note_result(self.call, result)
         message = result.generations[0].message if result.generations else None
         if isinstance(message, AIMessage):
             self._usage = message.usage_metadata
             self._give_receipt(message)
         return result
+
+    def began(self, message: Any) -> None:
+        """Note the message of the event that an Anthropic stream begins with."""
+        if self.call is not None:
+            note_start(self.call, message)
 
     def _give_receipt(self, message: BaseMessage) -> None:
         """Put the receipt of a kept note on the reply: once, on the first chunk of a stream."""
@@ -134,6 +143,12 @@ def under_way(model: BaseChatModel) -> Ticket | None:
     """Return the ticket of a model's own call under way: its class called one of its methods from another."""
     ticket = _under_way.get()
     return ticket if ticket is not None and ticket.model is model else None
+
+
+def call_under_way() -> Call | None:
+    """Return the call whose request this context is sending."""
+    ticket = _under_way.get()
+    return None if ticket is None else ticket.call
 
 
 def first_within(held: AbstractContextManager[None], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -256,6 +271,7 @@ def _prepare(
                 tail=tail,
                 replies=replies,
                 constant=agent.constant if agent is not None else frozenset(),
+                diagnoses=may_diagnose(type(model)),
             )
     if agent is not None and ticket is not None:
         agent.head, agent.answered, ticket.agent = head, False, agent

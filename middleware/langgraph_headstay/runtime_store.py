@@ -22,7 +22,7 @@ from headstay.errors import HeadStoreError
 from headstay.headstore_shared import Journal, Read, SharedHeadStore, Steps, Write
 
 NAMESPACE = "headstay"
-FORM = 1  # of the documents; another one where `headstore_rows` or `CallRecord` changes
+FORM = 2  # of the documents; another one where `headstore_rows` or `CallRecord` changes
 PATIENCE_S = 2.0
 REST_S = 30.0
 _UNSAVED = 256

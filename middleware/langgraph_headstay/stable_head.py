@@ -70,7 +70,8 @@ class StableHeadMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         late_tools: "auto" appends a tool that arrives late to the conversation where the model has that, so that its
             head stays, and puts it at the end of the list elsewhere, as one recorded break; "list" always does that.
         on_break: "warn", "raise" or "record".
-        verify: "local", "off", or "provider" to have the API reject a changed prefix where it can.
+        verify: "local", "off", or "provider" to have the API reject a changed prefix, and say why a prefix was not
+            read, where it can.
         head_store: Where heads, tools, notes and conversations are kept; in memory by default. "runtime" keeps them in
             the store that the agent was compiled with, so that workers without a common disk share them.
         ledger: Where every call leaves a row.

@@ -204,7 +204,7 @@ def test_only_on_break_raise_reaches_the_caller() -> None:
     with pytest.raises(PrefixBreak, match=r'value_in_head at system\[0\]: Slot\(r"'):
         flow.prepare(later, wire="anthropic-messages", now=2.0)
     # a call that was never sent is no writer that others wait for
-    assert flow._cold == {}
+    assert flow.traffic.under_way == 0
 
 
 @pytest.mark.parametrize("held", ["previous_response_id", "conversation"])

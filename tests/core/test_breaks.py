@@ -72,7 +72,7 @@ BASE: dict[str, Any] = {"tools": [tool("a"), tool("b")], "tool_choice": {"type":
         ({"tool_choice": {"type": "none"}}, ["tool_choice_changed"]),
         ({"model": "claude-opus-4-8"}, ["model_changed"]),
         ({"speed": "fast"}, ["parameters_changed"]),
-        ({"thinking": {"type": "adaptive"}}, ["parameters_changed"]),
+        ({"thinking": {"type": "adaptive"}}, ["thinking_changed"]),
         ({"output_config": {"effort": "low"}}, ["parameters_changed"]),
         ({"max_tokens": 50, "temperature": 0.5, "metadata": {"user_id": "u"}}, []),
     ],

@@ -248,7 +248,7 @@ def make_in_the_way(path: Path) -> None:
     [
         (make_text, "cannot use .* as a head store: file is not a database"),
         (make_other, "not one of headstay's files: head store"),
-        (make_newer, r"written by another version of headstay \(schema 99, this one knows 2\)"),
+        (make_newer, r"written by another version of headstay \(schema 99, this one knows 3\)"),
         (make_folder, "cannot open the head store"),
         (make_in_the_way, "cannot open the head store"),
     ],

@@ -44,6 +44,8 @@ FULL = Row(
     cause="tool_order",
     owner="application",
     breaks=(BREAK,),
+    diagnosis="tools_changed",
+    diagnosis_tokens=4_100,
     price_context={"speed": "fast"},
     time_to_first_token_s=0.25,
     duration_s=1.5,
@@ -260,7 +262,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], None], str]] = {
     "folder": (Path.mkdir, "Is a directory"),
     "text": (text, "not a database"),
     "foreign": (foreign, "not one of headstay's files"),
-    "newer": (newer, r"schema 99, this one knows 1\)"),
+    "newer": (newer, r"schema 99, this one knows 2\)"),
     "damaged": (damaged, "malformed|not a database"),
 }
 

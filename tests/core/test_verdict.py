@@ -56,6 +56,8 @@ def test_tolerance(expected: int, read: int, status: str, missing: int) -> None:
         ({"minimum_tokens": 4_096}, Cause.BELOW_MINIMUM, "provider"),
         ({"minimum_tokens": 3_000}, Cause.UNKNOWN, "provider"),  # exactly the minimum can be cached
         ({"writer_in_flight": True}, Cause.COLD_FAN_OUT, "application"),
+        ({"routed": True}, Cause.PROVIDER_ROUTING, "provider"),
+        ({"writer_in_flight": True, "routed": True}, Cause.COLD_FAN_OUT, "application"),
         # each cause in turn hides the ones after it
         (
             {
@@ -64,6 +66,7 @@ def test_tolerance(expected: int, read: int, status: str, missing: int) -> None:
                 "gap_seconds": 2,
                 "minimum_tokens": 4_096,
                 "writer_in_flight": True,
+                "routed": True,
             },
             Cause.TOOL_ORDER,
             "application",
@@ -88,6 +91,7 @@ def test_cause_of_a_short_read(facts: dict[str, Any], cause: Cause, owner: Owner
         ({"minimum_tokens": 1_024}, Cause.BELOW_MINIMUM, "provider"),  # all 1,000 tokens are less than 1,024
         ({"minimum_tokens": 1_000}, None, None),
         ({"ttl_seconds": 300, "gap_seconds": 400}, Cause.TTL_EXPIRED, "expiry"),
+        ({"routed": True}, None, None),  # nothing was expected, so nothing is missing
     ],
 )
 def test_cause_of_a_cold_call(facts: dict[str, Any], cause: Cause | None, owner: Owner | None) -> None:

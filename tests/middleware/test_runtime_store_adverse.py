@@ -306,12 +306,12 @@ def test_threads_of_a_synchronous_agent(agent: Any, wires: Any, ledger: Ledger, 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"form": 2, "text": "{}"}, "a document is in form 2, and this version of headstay reads form 1; run one"),
+        ({"form": 3, "text": "{}"}, "a document is in form 3, and this version of headstay reads form 2; run one"),
         (
-            {"form": 1, "text": "{}"},
+            {"form": 2, "text": "{}"},
             "KeyError: 'key'; if a document is damaged, delete the namespace ('headstay', '5c09e')",
         ),
-        ({"form": 1, "text": "no"}, "JSONDecodeError: Expecting value"),
+        ({"form": 2, "text": "no"}, "JSONDecodeError: Expecting value"),
     ],
 )
 def test_a_document_that_cannot_be_read_is_left_as_it_is(value: Any, words: str) -> None:
@@ -328,7 +328,7 @@ def test_a_document_that_cannot_be_read_is_left_as_it_is(value: Any, words: str)
 def test_a_damaged_document_of_one_tenant_stops_no_other() -> None:
     store, said = InMemoryStore(), list[str]()
     there = Conversation("07e4a", HERE.key)
-    store.put(("headstay", HERE.scope), "scope", {"form": 1, "text": "no"})
+    store.put(("headstay", HERE.scope), "scope", {"form": 2, "text": "no"})
     ours = RuntimeStore(said.append)
     with ours.sharing(store, HERE):
         pass

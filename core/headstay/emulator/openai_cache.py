@@ -76,6 +76,7 @@ class Outcome:
         writes: Prefixes to store once the response begins.
         refreshed: Hashes of the entries whose lifetime starts afresh.
         reusable: The longest prefix it leaves in the cache, in tokens.
+        fingerprint: The `system_fingerprint` of who served it.
     """
 
     total: int
@@ -83,6 +84,7 @@ class Outcome:
     writes: tuple[Write, ...] = ()
     refreshed: tuple[bytes, ...] = ()
     reusable: int = 0
+    fingerprint: str = "fp_emulated"
 
     def written(self, ttl: str | None = None) -> int:
         """Return billed write tokens, of one lifetime ("30m" or "12h") or of all."""

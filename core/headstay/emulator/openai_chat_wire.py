@@ -52,7 +52,7 @@ def chat_completion(reading: Reading, outcome: Outcome, output: Output, *, name:
         ],
         "usage": chat_usage(outcome, output, choices),
         "service_tier": reading.settings["service_tier"],
-        "system_fingerprint": "fp_emulated",
+        "system_fingerprint": outcome.fingerprint,
     }
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from headstay.emulator.openai_cache import (
@@ -87,7 +87,10 @@ class OpenAICache:
             IDLE_SECONDS[retention],
             CAP_SECONDS[retention],
         )
-        return decide_earlier(request, find)
+        outcome = decide_earlier(request, find)
+        if not self._switches.fingerprint_by_machine:
+            return outcome
+        return replace(outcome, fingerprint=f"{outcome.fingerprint}_{machine}")
 
     def commit(self, call: CacheCall, outcome: Outcome, now: float) -> None:
         """Store what a request wrote and refresh what it read, at the moment its answer begins."""

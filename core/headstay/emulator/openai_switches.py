@@ -21,6 +21,8 @@ class OpenAISwitches:
         machines: How many machines there are.
         shard_requests_per_minute: Requests a minute of one head and one `prompt_cache_key` that one machine
             takes before the next ones overflow. The guide says about 15.
+        fingerprint_by_machine: Whether each machine has a `system_fingerprint` of its own. The reference says only that
+            it stands for the configuration of the backend.
         seed: Seed of the routing, so that runs repeat.
         zero_data_retention: Whether the organization has zero data retention: then `prompt_cache_retention`
             defaults to `in_memory`, otherwise to `24h` where the model has it.
@@ -32,6 +34,7 @@ class OpenAISwitches:
     shards: bool = True
     machines: int = 64
     shard_requests_per_minute: int = 15
+    fingerprint_by_machine: bool = False
     seed: int = 0
     zero_data_retention: bool = False
 

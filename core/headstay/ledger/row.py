@@ -36,6 +36,8 @@ class Row:
         cause: Verdict cause code.
         owner: Verdict owner.
         breaks: Known changes of the prefix in this call, without the text before and after.
+        diagnosis: The provider's own word for a cache miss, such as `tools_changed`; only with `verify="provider"`.
+        diagnosis_tokens: Tokens that the provider says were missed for that.
         price_context: Variant of the call that changes its price, such as `{"service_tier": "flex"}`.
         time_to_first_token_s: Seconds to the first streamed event.
         duration_s: Seconds to the end of the reply.
@@ -66,6 +68,8 @@ class Row:
     cause: str | None = None
     owner: Owner | None = None
     breaks: tuple[Break, ...] = ()
+    diagnosis: str | None = None
+    diagnosis_tokens: int | None = None
     price_context: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     time_to_first_token_s: float | None = None
     duration_s: float | None = None

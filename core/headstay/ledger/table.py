@@ -10,7 +10,7 @@ from headstay.database import connect
 from headstay.errors import LedgerError
 from headstay.ledger.row import COLUMNS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x68737401  # "hst" and a 1: tells our file from any other SQLite database
 
 _SCHEMA = """
@@ -36,6 +36,8 @@ CREATE TABLE calls (
     cause TEXT,
     owner TEXT,
     breaks TEXT,
+    diagnosis TEXT,
+    diagnosis_tokens INTEGER,
     price_context TEXT,
     time_to_first_token_s REAL,
     duration_s REAL,

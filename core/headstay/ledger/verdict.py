@@ -48,6 +48,7 @@ def judge(
     minimum_tokens: int = 0,
     breaks: Sequence[Break] = (),
     writer_in_flight: bool = False,
+    routed: bool = False,
     unverified: str | None = None,
 ) -> Verdict:
     """Judge the reads of one reply.
@@ -62,13 +63,14 @@ def judge(
         ttl_seconds: Lifetime bought for that prefix.
         gap_seconds: Time from the last use of that prefix to the start of this call.
         minimum_tokens: The model's smallest cacheable prefix.
-        breaks: Known changes of the prefix, earliest position first.
+        breaks: Known changes of the prefix, earliest position first, the provider's own word among them.
         writer_in_flight: The call that writes this prefix had not begun to answer when this one started.
+        routed: Whether something shows that another machine served this call than the one before.
         unverified: Why the payload could not be checked, if so.
 
     Returns:
         A verdict. Causes are tried in this order: known break, `ttl_expired`, `below_minimum`,
-        `cold_fan_out`, `unknown`. A prefix that still stood and was not served is the provider's.
+        `cold_fan_out`, `provider_routing`, `unknown`. A prefix that still stood and was not served is the provider's.
     """
     reported = None if usage is None else usage.cache_read_tokens
     reason = unverified or _missing_input(expected_reads, usage)
@@ -81,7 +83,7 @@ def judge(
         or _expired(ttl_seconds, gap_seconds)
         or _below_minimum(expected_reads or usage.input_tokens, minimum_tokens)
         or _fan_out(writer_in_flight)
-        or ((Cause.UNKNOWN, "provider") if expected_reads else (None, None))
+        or ((_elsewhere(routed) or (Cause.UNKNOWN, "provider")) if expected_reads else (None, None))
     )
     status: Status = "short" if expected_reads else "cold"
     return Verdict(status, expected_reads, reported, expected_reads - usage.cache_read_tokens, cause, owner)
@@ -115,3 +117,7 @@ def _below_minimum(prefix_tokens: int, minimum_tokens: int) -> _Found | None:
 
 def _fan_out(writer_in_flight: bool) -> _Found | None:
     return (Cause.COLD_FAN_OUT, "application") if writer_in_flight else None
+
+
+def _elsewhere(routed: bool) -> _Found | None:
+    return (Cause.PROVIDER_ROUTING, "provider") if routed else None

@@ -49,6 +49,9 @@ class CacheRules:
         lane_parameters: Request fields that re-key everything, tools and system included.
         message_parameters: Request fields that re-key only the messages.
         images_rekey_messages: Whether the first image of a conversation drops the cached messages.
+        diagnoses: Wires on which the API says, when asked, why a prefix was not read.
+        requests_per_minute: Above this many with one head and one cache key, some go to another machine, which has
+            not cached them; 0 where no such figure was read.
         source: Where the row was read.
         as_of: When.
     """
@@ -74,6 +77,8 @@ class CacheRules:
     lane_parameters: tuple[str, ...] = ()
     message_parameters: tuple[str, ...] = ()
     images_rekey_messages: bool = False
+    diagnoses: tuple[Wire, ...] = ()
+    requests_per_minute: int = 0
     source: str = ""
     as_of: str = AS_OF
 
@@ -81,6 +86,12 @@ class CacheRules:
     def known(self) -> bool:
         """Whether the row was read from the provider's pages, not assumed."""
         return self.provider != "unknown"
+
+    def floored(self, tokens: float) -> int:
+        """Round an expectation down to what the provider reports: whole steps, and nothing below the minimum."""
+        whole = int(tokens) // self.step * self.step
+        whole -= whole % 128 if self.step > 1 else 0
+        return whole if whole >= self.min_tokens else 0
 
     def ttl_seconds(self, ttl: str | None) -> int:
         """Return the seconds of a TTL name, or of the default for None."""
@@ -122,6 +133,7 @@ def _anthropic(
         lane_parameters=("speed",),
         message_parameters=("tool_choice", "thinking", "output_config.effort", "output_config.format"),
         images_rekey_messages=True,
+        diagnoses=("anthropic-messages",),  # cache-diagnostics page: GA 2026-09-23, on the Claude API only
         source=_ANTHROPIC,
     )
 
@@ -157,6 +169,7 @@ def _openai_explicit(models: str, read: float) -> CacheRules:
         in_place_system=True,
         # The page names `additional_tools` beside these models; for earlier ones and for Chat Completions nothing does.
         late_tools=("openai-responses",),
+        diagnoses=("openai-responses",),  # types of openai 3.57.0: a field of the options that these models take
         lane_parameters=_OPENAI_LANE,
         source=_OPENAI,
     )
@@ -182,6 +195,7 @@ def _openai_implicit(
         retention="prompt_cache_retention",
         in_place_system=True,
         lane_parameters=_OPENAI_LANE,
+        requests_per_minute=15,  # the guide says about, and for all requests with one prefix and one key
         source=_OPENAI,
     )
 

@@ -1,0 +1,59 @@
+"""What is under way in this process, and how much goes to one cache: evidence for causes that no request shows."""
+
+from collections import OrderedDict, deque
+from threading import Lock
+
+from headstay.call import Call
+
+_MINUTE_S = 60.0
+_KEYS_KEPT = 4_096
+_TIMES_KEPT = 1_024
+
+
+class Traffic:
+    """Counts the calls of one flow; for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._open: dict[tuple[str, bytes], int] = {}
+        self._sent: OrderedDict[tuple[str, bytes, str], deque[float]] = OrderedDict()
+
+    @property
+    def under_way(self) -> int:
+        """How many calls have begun and not ended."""
+        with self._lock:
+            return sum(self._open.values())
+
+    def enter(self, call: Call) -> None:
+        """Note that a call is under way; `release` takes it out again."""
+        if call.lane is None or call.plan is None:
+            return
+        key = (call.lane.key, call.plan.head_hash)
+        with self._lock:
+            waiting = self._open.get(key, 0)
+            call.writer_in_flight = waiting > 0 and call.cold
+            self._open[key] = waiting + 1
+            call.entered = True
+            if call.rules is not None and call.rules.affinity and call.rules.requests_per_minute:
+                call.in_a_minute = self._count((*key, str(call.body.get(call.rules.affinity) or "")), call.started)
+
+    def release(self, call: Call) -> None:
+        """Note that a call has ended."""
+        if call.lane is None or call.plan is None or not call.entered:
+            return
+        key = (call.lane.key, call.plan.head_hash)
+        with self._lock:
+            left = self._open.pop(key, 1) - 1
+            if left > 0:
+                self._open[key] = left
+
+    def _count(self, key: tuple[str, bytes, str], now: float) -> int:
+        """Count the calls with one head and one cache key in the last minute, this one included."""
+        sent = self._sent.setdefault(key, deque(maxlen=_TIMES_KEPT))
+        self._sent.move_to_end(key)
+        while len(self._sent) > _KEYS_KEPT:
+            self._sent.popitem(last=False)
+        while sent and now - sent[0] >= _MINUTE_S:
+            sent.popleft()
+        sent.append(now)
+        return len(sent)
