@@ -1,9 +1,7 @@
 """`headstay lint`: what broke the prefix in a log of requests, or in those that an agent sends."""
 
 import json
-import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date, datetime
 from importlib import import_module
@@ -11,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headstay import lint_table
 from headstay.cli_format import Format, FormatOption, bad_input, load
@@ -78,7 +74,7 @@ def _of_log(path: Path, day: date | None) -> Report:
                 first[:] = [piece]
             yield piece
 
-    with _progress(path.name) as advance:
+    with lint_table.progress(path.name) as advance:
         report = check(noted(read_log(path, progress=advance)), prices_on=day)
     if not report.requests:
         told = f"line {first[0].line}: {first[0].reason}" if first else "it is empty"
@@ -95,30 +91,12 @@ def _of_agent(target: str, day: date | None) -> Report:
     load("uvicorn", "emulator")
     rehearsal = cast("Any", import_module("headstay.rehearsal"))
     exchanges = cast("Any", import_module("headstay.trace.exchanges"))
-    say: Callable[[str], None] = Console(stderr=True).print if sys.stderr.isatty() else _quiet
     entries = [
         exchanges.entry_of(exchange, number)
-        for number, exchange in enumerate(rehearsal.rehearse(target, progress=say), 1)
+        for number, exchange in enumerate(rehearsal.rehearse(target, progress=lint_table.said), 1)
         if exchange.status == 200
     ]
     return check(iter(entries), prices_on=day)
-
-
-def _quiet(line: str) -> None:
-    """Say nothing."""
-
-
-@contextmanager
-def _progress(name: str) -> Generator[Callable[[int, int | None], None]]:
-    """Show on stderr how much of a file is read, where somebody looks."""
-    columns = (TextColumn(name, markup=False), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("", total=None)
-
-        def advance(done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield advance
 
 
 def _as_json(report: Report) -> str:

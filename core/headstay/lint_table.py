@@ -1,6 +1,11 @@
 """What `headstay lint` shows to people: totals, the fixes worth most, and the breaks one by one."""
 
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -9,6 +14,33 @@ from headstay.lint.report import Fix, LoggedBreak, Passed, Report
 
 _LISTED = 20
 _LINES = 5
+
+
+@contextmanager
+def progress(name: str) -> Generator[Callable[[int, int | None], None]]:
+    """Show on stderr how much of a file is read, where somebody looks.
+
+    Args:
+        name: The file's name.
+
+    Yields:
+        A function that takes the bytes read so far and the size of the file, or None.
+    """
+    columns = (TextColumn(name, markup=False), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("", total=None)
+
+        def advance(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield advance
+
+
+def said(line: str) -> None:
+    """Show a line of progress on stderr, where somebody looks."""
+    if sys.stderr.isatty():
+        _line(Console(stderr=True), line, style="dim")
 
 
 def show(report: Report, *, console: Console | None = None) -> None:

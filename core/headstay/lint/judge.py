@@ -17,9 +17,6 @@ from headstay.remedies import REMEDIES
 ANSWER_TAKES_S = 1.0
 """Seconds for which a request is taken to be unanswered where the log does not say: a long prompt takes longer."""
 
-_PER_MINUTE = 15
-"""Requests a minute that one OpenAI cache key takes before some go elsewhere (prompt-caching guide, 2026-09-23)."""
-
 _WHOLLY = frozenset({Cause.TTL_EXPIRED, Cause.COLD_FAN_OUT})  # nothing was there to be read, whatever else changed
 
 
@@ -147,15 +144,16 @@ class Judge:
     def _is_crowded(self, step: Step, rules: CacheRules) -> bool:
         """Whether more requests were sent under one cache key within a minute than one machine takes."""
         started = step.turn.entry.started
-        if rules.affinity is None or started is None:
+        most = rules.requests_per_minute
+        if rules.affinity is None or not most or started is None:
             return False
         body = step.turn.request.body
         key = (step.turn.lane, step.turn.request.model, step.turn.head, str(body.get(rules.affinity)))
-        times = self._sent.setdefault(key, deque(maxlen=_PER_MINUTE + 1))
+        times = self._sent.setdefault(key, deque(maxlen=most + 1))
         times.append(started)
         if len(self._sent) > 10_000:
             self._sent.clear()
-        return len(times) > _PER_MINUTE and started - times[0] < 60
+        return len(times) > most and started - times[0] < 60
 
 
 def _seen(step: Step, shares: Sequence[int]) -> tuple[Loss, ...]:

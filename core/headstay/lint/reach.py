@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from headstay.account import floored
 from headstay.comparison.segment import Json, Request
 from headstay.comparison.tool_list import tool_sizes
 from headstay.layout import BYTES_PER_TOKEN
@@ -55,7 +54,7 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
         return max((end for end, _ in ends if end <= tokens + 1), default=0.0) if ends else tokens
 
     def told(tokens: float) -> int:
-        return floored(tokens * ratio, rules) if rules.known else int(tokens * ratio)
+        return rules.floored(tokens * ratio) if rules.known else int(tokens * ratio)
 
     whole, kept = told(read(repeated)), told(read(divergence.shared_tokens if divergence.findings else repeated))
     alone = [whole - told(read(repeated - finding.lost_tokens)) for finding in divergence.findings]
