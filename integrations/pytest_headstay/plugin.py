@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from headstay.emulator import Emulator
     from pytest_headstay.conversations import PrefixRecorder
 
-# Where LangChain looks before the SDK's own variable.
-_IN_THE_WAY = ("ANTHROPIC_API_URL", "OPENAI_API_BASE", "ANTHROPIC_AUTH_TOKEN")
+# The SDK's own variable, and the one where LangChain and LlamaIndex look first.
+_ANTHROPIC = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_URL")
+_OPENAI = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 
 
 @pytest.fixture
@@ -29,10 +30,11 @@ def provider_emulator(monkeypatch: pytest.MonkeyPatch) -> "Generator[Emulator]":
     except ImportError as problem:
         pytest.fail(f"provider_emulator: {problem}", pytrace=False)
     try:
-        for name in _IN_THE_WAY:
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", running.base_url)
-        monkeypatch.setenv("OPENAI_BASE_URL", running.openai_url)
+        monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+        for name in _ANTHROPIC:
+            monkeypatch.setenv(name, running.base_url)
+        for name in _OPENAI:
+            monkeypatch.setenv(name, running.openai_url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         yield running
