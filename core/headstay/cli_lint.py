@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date, datetime
 from importlib import import_module
 from pathlib import Path
@@ -91,12 +91,9 @@ def _of_agent(target: str, day: date | None) -> Report:
     load("uvicorn", "emulator")
     rehearsal = cast("Any", import_module("headstay.rehearsal"))
     exchanges = cast("Any", import_module("headstay.trace.exchanges"))
-    entries = [
-        exchanges.entry_of(exchange, number)
-        for number, exchange in enumerate(rehearsal.rehearse(target, progress=lint_table.said), 1)
-        if exchange.status == 200
-    ]
-    return check(iter(entries), prices_on=day)
+    sent = exchanges.entries(rehearsal.rehearse(target, progress=lint_table.said))
+    report = check(sent, prices_on=day)
+    return replace(report, notices=(*report.notices, *rehearsal.limits()))
 
 
 def _as_json(report: Report) -> str:

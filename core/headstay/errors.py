@@ -7,6 +7,7 @@ HeadstayError
 ├── HeadStoreError   the head store cannot be opened, read or written
 ├── LedgerError      the ledger cannot be opened, read or written
 ├── SemanticStoreError  a semantic cache's store cannot be opened, read or written
+├── RehearsalError   an agent could not be run under the emulator
 ├── EmbedderError    an embedder failed, or what it returned is no set of vectors
 └── PrefixBreak      only with on_break="raise": the head or the history changed
 ```
@@ -38,6 +39,10 @@ class LedgerError(HeadstayError):
 
 class SemanticStoreError(HeadstayError):
     """A semantic cache's store cannot be opened, read or written."""
+
+
+class RehearsalError(HeadstayError):
+    """An agent could not be run under the emulator."""
 
 
 class EmbedderError(HeadstayError):

@@ -35,6 +35,8 @@ def provider_emulator(monkeypatch: pytest.MonkeyPatch) -> "Generator[Emulator]":
             monkeypatch.setenv(name, running.base_url)
         for name in _OPENAI:
             monkeypatch.setenv(name, running.openai_url)
+        for name in ("NO_PROXY", "no_proxy"):  # a proxy does not reach this machine's loopback
+            monkeypatch.setenv(name, "127.0.0.1,localhost")
         monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         yield running

@@ -88,16 +88,28 @@ def compare_histories(old: Sequence[Segment], new: Sequence[Segment], *, written
     keys = [likeness(segment) for segment in before], [likeness(segment) for segment in after]
     if _is_tail(before) and _is_tail(after) and not _only_reordered(*keys):
         return Aligned((), shared, kept)
-    if 0 <= written < shared and _is_tail(old[written + 1 :]):
+    if (0 <= written < shared and _is_tail(old[written + 1 :])) or _moves_along(old, new, shared):
         return Aligned((), shared, kept)
     within = shared > 0 and before[0].message == old[shared - 1].message  # a part of a message that is still there
-    if not within and not _is_related(before, after, keys, shared):
+    again = shared > 0 and bool(before[0].call) and before[0].call == after[0].call  # another result of the same call
+    if not within and not again and not _is_related(before, after, keys, shared):
         return Aligned((), shared, kept)
     finder = _Finder(before, after, *keys, frozenset(segment.call for segment in old if segment.call), shared)
     drafts = finder.find()
     for index in finder.matched:
         kept[shared + index] = True
     return Aligned(drafts, shared, kept)
+
+
+def _moves_along(old: Sequence[Segment], new: Sequence[Segment], shared: int) -> bool:
+    """Whether a note behind the last question is sent last again, word for word, and all between is new."""
+    note = old[shared:]
+    asked = shared > 0 and _is_tail((old[shared - 1], *note))
+    return (
+        asked
+        and [one.exact for one in note] == [one.exact for one in new[-len(note) :]]
+        and _is_tail(new[-len(note) - 1 :])
+    )
 
 
 def _is_tail(segments: Sequence[Segment]) -> bool:
@@ -113,8 +125,6 @@ def _is_related(
     before: Sequence[Segment], after: Sequence[Segment], keys: tuple[Sequence[str], Sequence[str]], shared: int
 ) -> bool:
     """Whether the later history goes back to the earlier one behind what both share, and is no other conversation."""
-    if shared and before[0].call and before[0].call == after[0].call:  # another result of the same call
-        return True
     common = Counter(keys[0]) & Counter(keys[1])
     if not shared and _is_greeting(before, after, common) and not similar(before[0].text, after[0].text):
         return False

@@ -197,7 +197,7 @@ def _in_flight(step: Step) -> bool:
 
 
 def _is_below(far: Reach, rules: CacheRules) -> bool:
-    return rules.known and 0 < far.raw < rules.min_tokens
+    return rules.known and 0 < far.full < rules.min_tokens
 
 
 def _finding(step: Step, cause: Cause, gap: float | None) -> Finding:

@@ -20,6 +20,7 @@ class Reach:
         whole: As many as it repeats, wherever they stand: what it could have read.
         kept: As many as it can read in spite of what changed.
         raw: The same before the model's minimum and its steps are considered.
+        full: `whole` before they are.
         losses: For each finding, in order, what is gained when it is mended and all before it are. They add up to
             `whole - kept`.
         alone: For each finding what it would lose if it were the only one.
@@ -30,6 +31,7 @@ class Reach:
     whole: int
     kept: int
     raw: int
+    full: int
     losses: tuple[int, ...]
     alone: tuple[int, ...]
     ttl: str | None
@@ -56,7 +58,8 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
     def told(tokens: float) -> int:
         return rules.floored(tokens * ratio) if rules.known else int(tokens * ratio)
 
-    whole, kept = told(read(repeated)), told(read(divergence.shared_tokens if divergence.findings else repeated))
+    stays = divergence.shared_tokens if divergence.findings else repeated
+    whole, kept = told(read(repeated)), told(read(stays))
     alone = [whole - told(read(repeated - finding.lost_tokens)) for finding in divergence.findings]
     losses: list[int] = []
     behind = 0
@@ -64,9 +67,11 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
         losses.append(max(0, lost - behind))
         behind = max(behind, lost)
     marks = (*before.request.marks, *after.request.marks)
-    raw = int(read(divergence.shared_tokens if divergence.findings else repeated) * ratio)
+    raw, full = int(read(stays) * ratio), int(read(repeated) * ratio)
     ttl = next((ttl for end, ttl in reversed(ends) if end <= repeated + 1), None)
-    return Reach(whole, kept, raw, tuple(reversed(losses)), tuple(alone), ttl, bool(marks) or not before.entry.exact)
+    return Reach(
+        whole, kept, raw, full, tuple(reversed(losses)), tuple(alone), ttl, bool(marks) or not before.entry.exact
+    )
 
 
 def size(request: Request) -> float:
