@@ -163,15 +163,15 @@ def _seen(step: Step, shares: Sequence[int]) -> tuple[Loss, ...]:
 
 def _without_tails(step: Step, far: Reach) -> tuple[Step, Reach]:
     """Leave out what differs between two conversations where it costs nothing: a name behind all that is shared."""
+    findings = step.divergence.findings
     kept = [
         index
-        for index, finding in enumerate(step.divergence.findings)
+        for index, finding in enumerate(findings)
         if far.alone[index] or not far.whole or finding.cause in MARKER_CAUSES
     ]
-    findings, losses, alone = (
-        tuple(values[index] for index in kept) for values in (step.divergence.findings, far.losses, far.alone)
-    )
-    divergence = replace(step.divergence, findings=findings, clean=not findings)
+    told = tuple(findings[index] for index in kept)
+    losses, alone = (tuple(values[index] for index in kept) for values in (far.losses, far.alone))
+    divergence = replace(step.divergence, findings=told, clean=not told)
     return replace(step, divergence=divergence), replace(far, losses=losses, alone=alone)
 
 
