@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -55,9 +55,12 @@ def _day(text: str | None) -> date | None:
     if text is None:
         return None
     try:
-        return datetime.strptime(text, "%Y-%m-%d").date()
+        day = datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError as problem:
         raise ConfigError(f"--prices {text}: give a day as YYYY-MM-DD") from problem
+    if day > datetime.now(UTC).date():
+        raise ConfigError(f"--prices {text}: that day has not come")
+    return day
 
 
 def _of_log(path: Path, day: date | None) -> Report:
@@ -99,13 +102,13 @@ def _of_agent(target: str, day: date | None) -> Report:
 def _as_json(report: Report) -> str:
     told: dict[str, Any] = asdict(report)
     lost = told.pop("lost")
-    totals = {"readable_tokens": told.pop("readable_tokens"), "read_tokens": told.pop("read_tokens"), **lost}
-    fixes = [{**fix, **fix.pop("sum")} for fix in told.pop("fixes")]
+    totals = {"readable_tokens": told.pop("readable_tokens"), "read_tokens": told.pop("read_tokens"), **_sum(lost)}
+    fixes = [{**fix, **_sum(fix.pop("sum"))} for fix in told.pop("fixes")]
     prices = {"date": told.pop("price_date"), "source": told.pop("price_source"), "on": told.pop("priced_on")}
-    by_cause, unpriced = told.pop("by_cause"), told.pop("unpriced")
+    by_cause = {cause: _sum(total) for cause, total in told.pop("by_cause").items()}
     ordered = {
         **{name: told.pop(name) for name in ("clean", "requests", "with_usage", "conversations")},
-        "totals": {**totals, "unpriced_breaks": unpriced},
+        "totals": {**totals, "unpriced_breaks": lost["unpriced"]},
         "prices": prices,
         "by_cause": by_cause,
         "fixes": fixes,
@@ -113,3 +116,7 @@ def _as_json(report: Report) -> str:
     }
     text = json.dumps(ordered, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")  # half a surrogate pair has no UTF-8 form
+
+
+def _sum(total: dict[str, Any]) -> dict[str, Any]:
+    return {name: total[name] for name in ("breaks", "lost_tokens", "lost_usd")}

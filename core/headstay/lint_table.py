@@ -57,8 +57,9 @@ def show(report: Report, *, console: Console | None = None) -> None:
         _line(out, _passed(passed), style="yellow" if passed.bad else "dim")
     for notice in report.notices:
         _line(out, f"note: {notice}", style="dim")
-    if not report.clean:
+    if report.fixes:
         _show_fixes(report, out)
+    if not report.clean:
         _show_causes(report, out)
         _show_breaks(report, out)
     _line(out, "")
@@ -71,8 +72,10 @@ def _line(out: Console, text: str, *, style: str = "") -> None:
 
 def _headline(report: Report) -> str:
     read = f"{_count(report.requests, 'request')} in {_count(report.conversations, 'conversation')}"
-    if report.clean:
+    if report.clean and report.requests > 1:
         return f"clean: {read}, and every one continues the one before it"
+    if report.clean:
+        return f"clean: {read}, so there is nothing to compare"
     return f"{_count(report.lost.breaks, 'break')} in {read}"
 
 
@@ -83,9 +86,11 @@ def _count(number: int, what: str) -> str:
 def _tokens(report: Report) -> str:
     whole, read = report.readable_tokens, report.read_tokens
     share = f" ({read / whole:.0%})" if whole else ""
-    how = "as reported" if report.with_usage == report.requests else "estimated from the text where not reported"
     lost = f"{report.lost.lost_tokens:,} tokens and {_usd(report.lost.lost_usd)} lost to breaks"
-    return f"{read:,} of {whole:,} readable tokens were read{share}, {how}; {lost}"
+    if not report.with_usage:
+        return f"{read:,} of {whole:,} tokens that repeat can be read{share}, as estimated without usage; {lost}"
+    how = "" if report.with_usage == report.requests else ", estimated where the log has no usage"
+    return f"{read:,} of {whole:,} readable tokens were read{share}{how}; {lost}"
 
 
 def _usd(value: float | None) -> str:
@@ -110,11 +115,10 @@ def _show_fixes(report: Report, out: Console) -> None:
 
 def _fix(fix: Fix) -> str:
     where = f" at {visible(fix.path)}" if fix.path else ""
-    more = ", ..." if fix.sum.breaks > len(fix.lines) else ""
+    more = ", ..." if fix.sum.breaks > len(fix.lines) == _LINES else ""
     lines = f"line{'' if len(fix.lines) == 1 else 's'} {', '.join(map(str, fix.lines[:_LINES]))}{more}"
-    return (
-        f"{fix.cause}{where}: {_usd(fix.sum.lost_usd)}, {fix.sum.lost_tokens:,} tokens, {fix.sum.breaks:,}x ({lines})"
-    )
+    times = f", {fix.sum.breaks:,}x" if fix.sum.breaks else ""
+    return f"{fix.cause}{where}: {_usd(fix.sum.lost_usd)}, {fix.sum.lost_tokens:,} tokens{times} ({lines})"
 
 
 def _show_causes(report: Report, out: Console) -> None:
@@ -154,5 +158,6 @@ def _place(found: LoggedBreak) -> str:
 
 def _prices(report: Report) -> str:
     on = f"the prices of {report.priced_on}" if report.priced_on else "the prices of each call's own day, or of today"
-    unpriced = f" {_count(report.unpriced, 'break')} without a known price." if report.unpriced else ""
+    missing = report.lost.unpriced
+    unpriced = f" {_count(missing, 'break')} without a known price." if missing else ""
     return f"Money: {on}, by {report.price_source}, last checked {report.price_date}.{unpriced}"

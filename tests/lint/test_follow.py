@@ -113,16 +113,19 @@ def test_a_note_that_moves_out_of_the_first_question_is_an_edit(log: Log) -> Non
     assert [found[:1] for found in causes(log)] == [[], [Cause.HISTORY_EDITED]]
 
 
-def test_both_branches_of_a_fork_go_on(log: Log) -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_both_branches_of_a_fork_go_on(log: Log, named: bool) -> None:
+    """Without an id a branch may as well be another talk that begins with the same greeting."""
+    entry = {"conversation": "t"} if named else None
     trunk = talk("ada", 2)[-1]
     answer = "ada: the answer at which the talk forks, said at length"
     left, right = [*trunk, answer, "to the left?"], [*trunk, answer, "to the right?"]
-    log.ask(left)
-    log.ask(right)
-    log.ask([*left, "The left answer has forty characters or more.", "go on left"])
-    log.ask([*right, "The right answer has forty characters or more.", "go on right"])
+    log.ask(left, entry=entry)
+    log.ask(right, entry=entry)
+    log.ask([*left, "The left answer has forty characters or more.", "go on left"], entry=entry)
+    log.ask([*right, "The right answer has forty characters or more.", "go on right"], entry=entry)
     steps = log.steps()
-    assert [step.conversation for step in steps] == [1, 1, 1, 1]
+    assert [step.conversation for step in steps] == ([1, 1, 1, 1] if named else [1, 2, 1, 2])
     assert [step.before.number if step.before else 0 for step in steps] == [0, 1, 1, 2]
     assert causes(log) == [[]] * 4
 

@@ -108,7 +108,7 @@ def test_a_model_without_a_price_is_counted() -> None:
     told = report(log)
     assert [one.lost_usd for one in told.breaks] == [None]
     assert told.lost.lost_tokens > 0
-    assert (told.unpriced, told.lost.lost_usd) == (1, 0.0)
+    assert (told.lost.unpriced, told.lost.lost_usd) == (1, None)
 
 
 def test_the_causes_of_one_request_add_up() -> None:
@@ -152,8 +152,15 @@ def test_a_log_without_markers_says_so_once() -> None:
         log.ask(said, marked=False)
     told = report(log)
     assert told.clean
-    (notice,) = told.notices
-    assert notice.startswith("3 of the requests carry no cache_control marker")
+    assert told.notices == (
+        "nothing is cached for 2 of the requests: the one before carries no cache marker, and without one nothing is "
+        "written",
+    )
+    assert told.read_tokens == 0
+    (fix,) = told.fixes
+    assert (fix.cause, fix.sum.breaks, fix.lines) == (Cause.MARKERS_MISSING, 0, [2, 3])
+    assert fix.sum.lost_tokens == told.readable_tokens > 6_000
+    assert fix.sum.lost_usd is not None
 
 
 @pytest.mark.parametrize(("pause", "lost"), [(250.0, True), (350.0, False)])

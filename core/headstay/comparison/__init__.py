@@ -67,13 +67,19 @@ def read(body: Json, wire: Wire) -> Request:
     return reading_anthropic.read(body) if wire == "anthropic-messages" else reading_openai.read(body, wire)
 
 
-def compare(before: Request, after: Request) -> Divergence:
-    """Do what `diff` does, with two requests of one wire format that were read before."""
+def compare(before: Request, after: Request, *, one_conversation: bool = True) -> Divergence:
+    """Do what `diff` does, with two requests of one wire format that were read before.
+
+    Args:
+        before: The earlier request.
+        after: The later request.
+        one_conversation: False where they are known to be of two; else the histories tell.
+    """
     rules = find_rules(after.wire, after.model)
     history = _histories(before, after)
     drafts = compare_parameters(before, after, rules) + first_image(before, after, rules, shared=history.shared)
     head = compare_tools(before, after)
-    same_conversation = history.shared > 0 or bool(history.drafts)
+    same_conversation = one_conversation and (history.shared > 0 or bool(history.drafts))
     head += compare_system(before.system, after.system, same_conversation=same_conversation)
     drafts += compare_marks(before, after, rules, shared=history.shared, head_same=not head)
     found = sorted([*drafts, *head, *history.drafts], key=lambda draft: draft.place)

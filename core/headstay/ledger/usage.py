@@ -14,6 +14,9 @@ _EPHEMERAL = re.compile(r"ephemeral_(\w+)_input_tokens")
 _TTL_TOKENS = re.compile(r"ttl_(\w+)_tokens")
 
 
+_ABSURD = 10**12
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one reply. All counts are whole tokens and never negative.
@@ -150,10 +153,10 @@ def _by_ttl(pattern: re.Pattern[str], counts: Mapping[str, object]) -> dict[str,
 
 
 def _count(value: object) -> int:
-    """A token count, 0 for anything that is none: an absent field, a null, a negative or infinite number."""
+    """A token count, 0 for anything that is none: an absent field, a null, a negative, infinite or absurd number."""
     if isinstance(value, float) and isfinite(value):
         value = int(value)
-    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0
+    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) and value < _ABSURD else 0
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -31,10 +31,13 @@ def lint(pieces: Iterable[Entry | Skipped], *, prices_on: date | None = None) ->
         The breaks and what they cost. Memory does not grow with the log, beyond 10,000 breaks.
     """
     follower, judge, account = Follower(), Judge(), Account(prices_on=prices_on)
+    latest, late = float("-inf"), 0
     for piece in in_order(pieces):
         if isinstance(piece, Skipped):
             account.skip(piece)
             continue
+        late += piece.started is not None and piece.started < latest
+        latest = max(latest, piece.started) if piece.started is not None else latest
         try:
             step = follower.step(piece)
         except WireError as problem:
@@ -42,6 +45,10 @@ def lint(pieces: Iterable[Entry | Skipped], *, prices_on: date | None = None) ->
             continue
         account.add(step, judge.judge(step))
     notices: list[str] = []
+    if late:
+        notices.append(
+            f"{late:,} requests stand far behind later ones in the log: sort it by time, or their breaks may be wrong"
+        )
     if follower.forgotten:
         notices.append(
             f"{follower.forgotten:,} conversations were let go to save memory; one that went on later counts as new"

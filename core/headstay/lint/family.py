@@ -1,13 +1,15 @@
 """The heads of a log: which requests are of one agent, so that the first one of a conversation has a predecessor."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headstay.lint.turn import Turn, are_alike, system_words, tool_names
+from headstay.providers.rules import find_rules
 
 _FAMILIES = 256
 _HEADS_EACH = 64
+_WORDS_KEPT = 512
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class Family:
     """
 
     names: tuple[str, ...]
-    words: frozenset[str]
+    words: Counter[str]
     heads: OrderedDict[int, Head] = field(default_factory=OrderedDict[int, Head])
 
 
@@ -58,15 +60,6 @@ class Families:
         family = self._of(turn)
         return next(reversed(family.heads.values())) if family and family.heads else None
 
-    def is_one_agent(self, one: Turn, other: Turn) -> bool:
-        """Whether two requests are of one agent."""
-        if one.head == other.head:
-            return True
-        names = tool_names(one.request) == tool_names(other.request)
-        return are_alike(system_words(one.request), system_words(other.request)) or (
-            names and bool(one.request.tools) and not (one.request.system and other.request.system)
-        )
-
     def note(self, turn: Turn, *, opening: bool) -> None:
         """Remember the head of a request.
 
@@ -86,6 +79,8 @@ class Families:
             head = Head(turn, turn.entry.started, turn.entry.answered)
         elif opening:
             head.turn = turn
+        if _has_expired(head, turn):  # this request writes it anew
+            head.answered = turn.entry.answered
         head.used = turn.entry.started if turn.entry.started is not None else head.used
         family.heads[turn.head] = head
         if len(family.heads) > _HEADS_EACH:
@@ -96,7 +91,7 @@ class Families:
         for number, family in self._candidates(turn):
             return number, family
         self._next += 1
-        family = self._found[self._next] = Family(tool_names(turn.request), system_words(turn.request))
+        family = self._found[self._next] = Family(tool_names(turn.request), _words(turn))
         if len(self._found) > _FAMILIES:
             _, gone = self._found.popitem(last=False)
             for head in gone.heads.values():
@@ -107,7 +102,7 @@ class Families:
         return next((family for _, family in self._candidates(turn)), None)
 
     def _candidates(self, turn: Turn) -> Iterator[tuple[int, Family]]:
-        names, words = tool_names(turn.request), system_words(turn.request)
+        names, words = tool_names(turn.request), _words(turn)
         for number in reversed(self._found):
             family = self._found[number]
             same_tools = family.names == names or (family.words == words and _mostly(family.names, names))
@@ -118,14 +113,49 @@ class Families:
                 yield number, family
 
 
+def is_one_agent(one: Turn, other: Turn) -> bool:
+    """Whether two requests are of one agent: like system texts, and tools that have something to do with each other."""
+    if one.head == other.head:
+        return True
+    names, others = tool_names(one.request), tool_names(other.request)
+    if one.request.system and other.request.system:
+        related = not names or not others or _mostly(names, others)
+        return related and are_alike(_words(one), _words(other))
+    return names == others and (bool(names) or one.request.system == other.request.system)
+
+
+_known_words: OrderedDict[int, Counter[str]] = OrderedDict()
+
+
+def _words(turn: Turn) -> Counter[str]:
+    """Return the words of a request's system text; many requests have the same."""
+    found = _known_words.pop(turn.head, None)
+    _known_words[turn.head] = found = system_words(turn.request) if found is None else found
+    if len(_known_words) > _WORDS_KEPT:
+        _known_words.popitem(last=False)
+    return found
+
+
+def have_nothing_in_common(one: Turn, other: Turn) -> bool:
+    """Whether two requests offer tools, and none of them is the same."""
+    names, others = tool_names(one.request), tool_names(other.request)
+    return bool(names) and bool(others) and not {*names} & {*others}
+
+
+def _has_expired(head: Head, turn: Turn) -> bool:
+    if head.used is None or turn.entry.started is None:
+        return False
+    return turn.entry.started - head.used > find_rules(turn.entry.wire, turn.request.model).ttl_seconds(None)
+
+
 def _mostly(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether two lists of tools have at least half of their names in common."""
     return 2 * len({*one} & {*other}) >= max(len(one), len(other))
 
 
 def _peer(one: Turn, other: Turn) -> bool:
-    return one.lane == other.lane and one.request.model == other.request.model
+    return one.lane == other.lane and one.cache == other.cache
 
 
 def _name(turn: Turn) -> tuple[object, ...]:
-    return (*turn.lane, turn.request.model, turn.head)
+    return (*turn.lane, turn.cache, turn.head)

@@ -8,7 +8,7 @@ from headstay.comparison import Divergence, Finding, compare
 from headstay.comparison.segment import Request
 from headstay.lint.family import Families, Head
 from headstay.lint.streams import MAX_WEIGHT, Streams
-from headstay.lint.turn import Turn, take
+from headstay.lint.turn import ToolLists, Turn, take
 from headstay.trace.entry import Entry
 
 MARKER_CAUSES = frozenset(
@@ -57,7 +57,8 @@ class Follower:
 
     def __init__(self, *, max_weight: int = MAX_WEIGHT) -> None:
         self._families = Families()
-        self._streams = Streams(self._families, max_weight=max_weight)
+        self._streams = Streams(max_weight=max_weight)
+        self._tools = ToolLists()
         self._taken = 0
 
     @property
@@ -76,7 +77,7 @@ class Follower:
         Raises:
             WireError: A field of its body is not of the form the API takes.
         """
-        turn = take(self._taken + 1, entry)
+        turn = take(self._taken + 1, self._tools.shared(entry))
         self._taken += 1
         found = self._streams.find(turn)
         head = None if found else self._families.known(turn) or self._families.nearest(turn)
@@ -84,6 +85,9 @@ class Follower:
         clean = found is None or not any(
             _is_of_history(finding, found[1].request, turn.request) for finding in divergence.findings
         )
+        before = found[1] if found else head.turn if head else None
+        used = found[1].entry.started if found else head.used if head else None
+        answered = found[1].entry.answered if found else head.answered if head else None
         stream = self._streams.keep(turn, found, clean=clean)
         self._families.note(turn, opening=found is None)
         if not entry.exact:
@@ -92,18 +96,18 @@ class Follower:
             turn=turn,
             conversation=stream.number,
             place=stream.turns,
-            before=found[1] if found else head.turn if head else None,
+            before=before,
             continues=found is not None,
             divergence=divergence,
-            used=found[1].entry.started if found else head.used if head else None,
-            answered=found[1].entry.answered if found else head.answered if head else None,
+            used=used,
+            answered=answered,
         )
 
 
 def _opening(turn: Turn, head: Head | None) -> Divergence:
     """Hold the first request of a conversation against that of another one: what differs in the head."""
     before = head.turn.request if head else turn.request
-    divergence = compare(before, turn.request)
+    divergence = compare(before, turn.request, one_conversation=False)
     kept = [
         finding
         for finding in divergence.findings
@@ -114,7 +118,7 @@ def _opening(turn: Turn, head: Head | None) -> Divergence:
 
 def _is_of_history(finding: Finding, before: Request, after: Request) -> bool:
     """Whether a finding is about the messages, or about a field that re-keys no more than them."""
-    if finding.path.startswith("tools"):
+    if finding.path.startswith(("tools", "functions", "prompt_cache_key")):
         return False
     holders = {segment.holder for request in (before, after) for segment in request.system}
     return not any(f"{finding.path}.".startswith((f"{holder}.", f"{holder}[")) for holder in holders)

@@ -17,6 +17,8 @@ from headstay.remedies import REMEDIES
 ANSWER_TAKES_S = 1.0
 """Seconds for which a request is taken to be unanswered where the log does not say: a long prompt takes longer."""
 
+_ESTIMATE = 0.02  # of a length that is told from bytes
+
 _WHOLLY = frozenset({Cause.TTL_EXPIRED, Cause.COLD_FAN_OUT})  # nothing was there to be read, whatever else changed
 
 
@@ -44,12 +46,16 @@ class Judgement:
         read: What it did read: as reported, or else as far as the cache must have reached.
         losses: The causes, the one at the earliest place first.
         short: Whether the request is below the model's minimum, and nothing was done about it.
+        expired: Tokens that it could not read, by the log's times, because their entry had expired; only without usage.
+        unmarked: Tokens that it could not read because nothing is cached without a marker; only without usage.
     """
 
     reach: Reach | None
     read: int
     losses: tuple[Loss, ...]
     short: bool = False
+    expired: int = 0
+    unmarked: int = 0
 
 
 @dataclass(slots=True)
@@ -64,34 +70,37 @@ class Judge:
         rules = find_rules(step.turn.entry.wire, step.turn.request.model)
         ratio = self._ratio(step)
         crowded = self._is_crowded(step, rules)
+        usage = step.turn.entry.usage
         if step.before is None:
             losses = tuple(Loss(finding, 0) for finding in step.divergence.findings)
-            return Judgement(None, _reported(step.turn.entry.usage) or 0, losses)
+            return Judgement(None, usage.cache_read_tokens if usage else 0, losses)
         far = reach(step, rules, ratio=ratio)
         if not step.continues:
             step, far = _without_tails(step, far)
         gap = _gap(step)
-        usage = step.turn.entry.usage
-        if usage is None:
-            expired = gap is not None and rules.known and gap > rules.ttl_seconds(far.ttl)
-            losses = _seen(step, [0] * len(far.losses) if expired else far.losses)
-            return Judgement(far, 0 if expired else far.kept, losses, short=_is_below(far, rules))
-        return self._by_usage(step, rules, far, usage, gap, crowded=crowded)
+        if usage is not None:
+            return self._by_usage(step, rules, far, usage, gap, crowded=crowded)
+        short = _is_below(far, rules)
+        if not far.marked:
+            losses = _seen(step, far.losses)
+            return Judgement(far, 0, losses, short=short, unmarked=far.kept)
+        if gap is not None and rules.known and gap > rules.ttl_seconds(far.ttl):
+            return Judgement(far, 0, _seen(step, [0] * len(far.losses)), short=short, expired=far.whole)
+        return Judgement(far, far.kept, _seen(step, far.losses), short=short)
 
     def _by_usage(
         self, step: Step, rules: CacheRules, far: Reach, usage: Usage, gap: float | None, *, crowded: bool
     ) -> Judgement:
         read = usage.cache_read_tokens
-        lost = judge(far.whole, usage).missing if judge(far.whole, usage).status == "short" else 0
-        of_requests = min(lost, far.whole - far.kept)
         elsewhere = self._elsewhere(step, rules, far, usage, gap, crowded=crowded)
-        if elsewhere in _WHOLLY:
-            of_requests = 0
-        shares = far.losses if of_requests == far.whole - far.kept else _scaled(far.losses, of_requests)
-        losses = _seen(step, shares)
+        # What a change explains is lost from the first token on; the tolerance is for what nothing explains.
+        missing = max(0, far.whole - read)
+        lost = missing if elsewhere or missing > max(rules.step, _ESTIMATE * far.whole) else 0
+        of_requests = 0 if elsewhere in _WHOLLY else min(lost, far.whole - far.kept)
+        losses = _seen(step, _scaled(far.losses, of_requests))
         if elsewhere is not None:
-            losses += (Loss(_finding(step, elsewhere, gap), max(0, lost - of_requests), seen=False),)
-        return Judgement(far, min(read, far.whole), losses, short=_is_below(far, rules))
+            losses += (Loss(_finding(step, elsewhere, gap), lost - of_requests, seen=False),)
+        return Judgement(replace(far, whole=max(far.whole, read)), read, losses, short=_is_below(far, rules))
 
     def _elsewhere(
         self, step: Step, rules: CacheRules, far: Reach, usage: Usage, gap: float | None, *, crowded: bool
@@ -104,22 +113,18 @@ class Judge:
         gone = judge(far.whole, usage, ttl_seconds=life, gap_seconds=gap, writer_in_flight=flight)
         if gone.status == "short" and gone.cause in _WHOLLY:
             return gone.cause
-        verdict = judge(far.raw, usage, minimum_tokens=rules.min_tokens)
-        if verdict.status != "short":
-            return None
-        if (
-            verdict.cause == Cause.BELOW_MINIMUM
-        ):  # it was never meant to be cached, or a change has shortened what stays
+        if far.kept == 0 < far.raw < rules.min_tokens and judge(far.raw, usage).status == "short":
+            # Else it was never meant to be cached, or a change has shortened what stays.
             return None if step.divergence.findings or not step.turn.request.marks else Cause.BELOW_MINIMUM
+        if judge(far.kept, usage).status != "short":
+            return None
         return self._unknown(step, rules, far, usage, crowded=crowded)
 
     def _unknown(self, step: Step, rules: CacheRules, far: Reach, usage: Usage, *, crowded: bool) -> Cause | None:
         told = MEANINGS.get(step.turn.entry.diagnosis)
         if told is not None and not step.divergence.findings:
             return told.cause
-        if far.kept == 0:  # the steps in which reads are reported
-            return None
-        if step.turn.request.wire == "anthropic-messages" and not far.marked:
+        if not far.marked:
             return Cause.MARKERS_MISSING
         implicit = rules.explicit_mode and not step.turn.request.marks
         if not step.continues and implicit:  # whether an unmarked head is found again there is not settled
@@ -189,11 +194,11 @@ def _gap(step: Step) -> float | None:
 def _in_flight(step: Step) -> bool:
     """Whether the request that writes the prefix had not begun to be answered when this one was sent."""
     started = step.turn.entry.started
-    if started is None or step.used is None or step.continues:
+    if started is None or step.used is None:
         return False
     if step.answered is not None:
-        return started < step.answered
-    return started - step.used < ANSWER_TAKES_S
+        return started <= step.answered
+    return not step.continues and started - step.used < ANSWER_TAKES_S
 
 
 def _is_below(far: Reach, rules: CacheRules) -> bool:
@@ -205,7 +210,3 @@ def _finding(step: Step, cause: Cause, gap: float | None) -> Finding:
     served = [turn.entry.served_by for turn in (step.before, step.turn) if turn is not None]
     before, after = served if cause == Cause.PROVIDER_ROUTING and len(set(served)) == 2 else ("", told)
     return Finding(cause, "", 0, before, after, REMEDIES[cause], 0)
-
-
-def _reported(usage: Usage | None) -> int | None:
-    return None if usage is None else usage.cache_read_tokens

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 
 from headstay.ledger.price import Rates, price_source, rates
-from headstay.lint.reach import Reach
+from headstay.lint.reach import Reach, size
 from headstay.lint.turn import Turn
 
 _TIERS_AT = 100_000  # prompt sizes are told apart this finely; the price table's own tiers begin at 200,000 and more
@@ -53,7 +53,8 @@ class Money:
         entry, model = turn.entry, turn.request.model
         provider = entry.provider or ("anthropic" if entry.wire == "anthropic-messages" else "openai")
         day = self.on or _day(entry.started)
-        prompt = (entry.usage.input_tokens if entry.usage else 0) // _TIERS_AT
+        tokens = entry.usage.input_tokens if entry.usage else int(size(turn.request))
+        prompt = tokens // _TIERS_AT
         key = (provider, model, day, tuple(sorted(entry.context.items())), prompt)
         if key not in self._known:
             self._known[key] = self._found(provider, model, day, entry.context, prompt * _TIERS_AT)

@@ -4,12 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from headstay.causes import Cause
+from headstay.comparison import Finding
 from headstay.comparison.segment import Json, Request
 from headstay.comparison.tool_list import tool_sizes
 from headstay.layout import BYTES_PER_TOKEN
 from headstay.lint.follow import Step
 from headstay.lint.turn import Turn
 from headstay.providers.rules import CacheRules
+
+_ON_ITS_OWN = frozenset({Cause.MARKERS_OVER_LIMIT, Cause.MARKER_TTL_ORDER, Cause.BELOW_MINIMUM})
+"""Causes that change nothing in what both requests hold: the provider refuses such a request, or never caches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class Reach:
             `whole - kept`.
         alone: For each finding what it would lose if it were the only one.
         ttl: Name of the time to live that was asked for, or None for the default.
-        marked: Whether a cache marker is set anywhere, in this request or the one before.
+        marked: Whether anything was cached at all: False where only markers write, and the earlier request has none.
     """
 
     whole: int
@@ -48,8 +53,14 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
     """
     before, after, divergence = step.before, step.turn, step.divergence
     assert before is not None
-    ends = _ends(before, rules) if before.entry.exact else []
-    repeated = divergence.shared_tokens + divergence.lost_tokens
+    governed = _is_governed(before, rules) or _is_governed(after, rules)
+    ends = _ends(before) if governed else []
+    behind = [finding for finding in divergence.findings if finding.cause not in _ON_ITS_OWN]
+    looked = any(finding.cause == Cause.LOOKBACK_EXCEEDED for finding in behind)
+    apart = [finding.lost_tokens for finding in behind if finding.cause != Cause.LOOKBACK_EXCEEDED]
+    repeated = divergence.shared_tokens + max(apart, default=0)
+    stays = divergence.shared_tokens if apart else repeated
+    head = size(after.request, head_only=True)
 
     def read(tokens: float) -> float:
         """Return the estimated tokens of the longest cached prefix within some tokens from the start."""
@@ -58,38 +69,51 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
     def told(tokens: float) -> int:
         return rules.floored(tokens * ratio) if rules.known else int(tokens * ratio)
 
-    stays = divergence.shared_tokens if divergence.findings else repeated
-    whole, kept = told(read(repeated)), told(read(stays))
-    alone = [whole - told(read(repeated - finding.lost_tokens)) for finding in divergence.findings]
+    def left(finding: Finding) -> float:
+        if finding.cause in _ON_ITS_OWN:
+            return repeated
+        return min(repeated, head) if finding.cause == Cause.LOOKBACK_EXCEEDED else repeated - finding.lost_tokens
+
+    whole = told(read(repeated))
+    alone = [whole - told(read(left(finding))) for finding in divergence.findings]
     losses: list[int] = []
-    behind = 0
+    further = 0
     for lost in reversed(alone):
-        losses.append(max(0, lost - behind))
-        behind = max(behind, lost)
-    marks = (*before.request.marks, *after.request.marks)
-    raw, full = int(read(stays) * ratio), int(read(repeated) * ratio)
+        losses.append(max(0, lost - further))
+        further = max(further, lost)
+    reached = read(min(stays, head) if looked else stays)
     ttl = next((ttl for end, ttl in reversed(ends) if end <= repeated + 1), None)
     return Reach(
-        whole, kept, raw, full, tuple(reversed(losses)), tuple(alone), ttl, bool(marks) or not before.entry.exact
+        whole=whole,
+        kept=whole - further,
+        raw=int(reached * ratio),
+        full=int(read(repeated) * ratio),
+        losses=tuple(reversed(losses)),
+        alone=tuple(alone),
+        ttl=ttl,
+        marked=not governed or bool(before.request.marks),
     )
 
 
-def size(request: Request) -> float:
-    """Return the estimated tokens of a whole request; images and files count nothing."""
+def size(request: Request, *, head_only: bool = False) -> float:
+    """Return the estimated tokens of a whole request, or of its tools and system text; images count nothing."""
     tools = sum(size for size, _ in tool_sizes(request, request))
-    return (tools + sum(one.size for one in (*request.system, *request.messages))) / BYTES_PER_TOKEN
+    messages = () if head_only else request.messages
+    return (tools + sum(one.size for one in (*request.system, *messages))) / BYTES_PER_TOKEN
 
 
-def _ends(turn: Turn, rules: CacheRules) -> list[tuple[float, str | None]]:
-    """Return where a request was cached at, in estimated tokens, with the TTL asked for; empty where that is anywhere.
+def _is_governed(turn: Turn, rules: CacheRules) -> bool:
+    """Whether only markers write: on Anthropic's wire, and in OpenAI's explicit mode. A rebuilt body shows none."""
+    explicit = rules.explicit_mode and _is_explicit(turn.request.body)
+    return turn.entry.exact and (turn.request.wire == "anthropic-messages" or explicit)
 
-    On Anthropic's wire and in OpenAI's explicit mode only markers write. A request without one is taken as if it were
-    marked: what it could have saved is worth knowing, and the report says that it is not.
+
+def _ends(turn: Turn) -> list[tuple[float, str | None]]:
+    """Return where a request was cached at, in estimated tokens, with the TTL asked for; empty without any marker.
+
+    A request without one is measured as if it were marked: what it could have saved is worth knowing.
     """
     request = turn.request
-    governed = request.wire == "anthropic-messages" or (rules.explicit_mode and _is_explicit(request.body))
-    if not governed or not request.marks:
-        return []
     tools = [size for size, _ in tool_sizes(request, request)]
     sizes: Mapping[str, Sequence[int]] = {
         "tools": tools,

@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from headstay.causes import Cause
+from headstay.comparison import Finding
+from headstay.comparison.excerpt import excerpt
 from headstay.lint.follow import Step
 from headstay.lint.judge import Judgement, Loss
 from headstay.lint.money import Money
+from headstay.remedies import REMEDIES
 from headstay.trace.entry import Skipped
 
 MAX_BREAKS = 10_000
 """Breaks that are listed one by one; further ones are in the totals."""
 
+_UNMARKED = Loss(Finding(Cause.MARKERS_MISSING, "", 0, "", "", REMEDIES[Cause.MARKERS_MISSING]), 0)
 _FIXES = 3
 _LINES_SHOWN = 5
 _INDEX = re.compile(r"\[\d+\]")
@@ -29,7 +33,7 @@ class LoggedBreak:
         line: Line of the request, from 1.
         after_line: Line of the request it should continue; None where there is none.
         conversation: Number of its conversation in the log, from 1.
-        name: The id that the log gives the conversation, or empty.
+        name: The id that the log gives the conversation, or empty; at most 80 characters, secrets hidden.
         turn: Its place in the conversation, from 1.
         ts: When it was sent, ISO 8601 in UTC; None where the log has no time.
         wire: The wire format.
@@ -73,18 +77,29 @@ class Sum:
     Attributes:
         breaks: How many there are.
         lost_tokens: Tokens paid for again.
-        lost_usd: Their price, as far as it is known.
+        lost_usd: Their price, as far as it is known; None where no price is known at all.
+        priced: Breaks whose price is known, or that cost nothing.
+        unpriced: Breaks of models without a known price.
     """
 
     breaks: int = 0
     lost_tokens: int = 0
-    lost_usd: float = 0.0
+    lost_usd: float | None = 0.0
+    priced: int = 0
+    unpriced: int = 0
 
-    def add(self, tokens: int, usd: float | None) -> None:
-        """Add one break."""
-        self.breaks += 1
+    def add(self, tokens: int, usd: float | None, *, breaks: int = 1) -> None:
+        """Add one break, or tokens of what is none."""
+        self.breaks += breaks
         self.lost_tokens += tokens
-        self.lost_usd += usd or 0.0
+        self.priced += usd is not None
+        self.unpriced += usd is None
+        self.lost_usd = (self.lost_usd or 0.0) + (usd or 0.0) if self.priced else None
+
+    @property
+    def worth(self) -> tuple[float, int, int]:
+        """What the dearest sum has most of."""
+        return self.lost_usd or 0.0, self.lost_tokens, self.breaks
 
 
 @dataclass(slots=True)
@@ -136,11 +151,10 @@ class Report:
         read_tokens: Tokens that were.
         lost: What all breaks add up to.
         by_cause: The same by cause, the dearest first.
-        unpriced: Breaks of models without a known price.
         price_date: Day of the price data.
         price_source: Where the prices are from.
         priced_on: The day whose prices were asked for; None for each call's own.
-        fixes: The fixes worth most, at most three.
+        fixes: The fixes worth most, at most three. One may be no break: markers where nothing is cached without them.
         breaks: The breaks in the order of the log, at most 10,000.
         skipped: What was passed over.
         notices: What else should be known.
@@ -154,7 +168,6 @@ class Report:
     read_tokens: int
     lost: Sum
     by_cause: Mapping[Cause, Sum]
-    unpriced: int
     price_date: str
     price_source: str
     priced_on: str | None
@@ -200,17 +213,21 @@ class Account:
         self._count["requests"] += 1
         self._count["usage"] += entry.usage is not None
         self._count["below"] += judgement.short
-        self._count["unmarked"] += entry.wire == "anthropic-messages" and entry.exact and not step.turn.request.marks
         if far is not None:
             self._count["readable"] += far.whole
             self._count["read"] += min(judgement.read, far.whole)
+            self._count["expired"] += judgement.expired > 0
+            self._count["expired tokens"] += judgement.expired
+            self._count["unmarked"] += not far.marked and entry.usage is None
+            if judgement.unmarked:
+                usd = self._money.lost(step.turn, far, judgement.unmarked)
+                self._fix(_UNMARKED, step).sum.add(judgement.unmarked, usd, breaks=0)
         for loss in judgement.losses:
             self._add(step, judgement, loss)
 
     def _add(self, step: Step, judgement: Judgement, loss: Loss) -> None:
         far, finding = judgement.reach, loss.finding
         usd = self._money.lost(step.turn, far, loss.tokens) if far is not None and loss.tokens else 0.0
-        self._count["unpriced"] += usd is None
         for one in (self._lost, self._by_cause.setdefault(finding.cause, Sum()), self._fix(loss, step).sum):
             one.add(loss.tokens, usd)
         if len(self._breaks) < MAX_BREAKS:
@@ -233,8 +250,9 @@ class Account:
             notices: What else should be known.
         """
         day, source = self._money.source
-        worth = sorted(self._fixes.values(), key=lambda fix: (-fix.sum.lost_usd, -fix.sum.lost_tokens, -fix.sum.breaks))
-        by_cause = sorted(self._by_cause.items(), key=lambda item: (-item[1].lost_usd, -item[1].lost_tokens))
+        worth = sorted(self._fixes.values(), key=lambda fix: fix.sum.worth, reverse=True)
+        worth = [fix for fix in worth if fix.sum.lost_tokens] or worth
+        by_cause = sorted(self._by_cause.items(), key=lambda item: item[1].worth, reverse=True)
         return Report(
             clean=not self._lost.breaks,
             requests=self._count["requests"],
@@ -244,7 +262,6 @@ class Account:
             read_tokens=self._count["read"],
             lost=self._lost,
             by_cause=dict(by_cause),
-            unpriced=self._count["unpriced"],
             price_date=day,
             price_source=source,
             priced_on=self._money.on.isoformat() if self._money.on else None,
@@ -261,8 +278,13 @@ class Account:
         count = self._count
         if count["unmarked"]:
             yield (
-                f"{count['unmarked']:,} of the requests carry no cache_control marker: without one Anthropic caches "
-                "nothing, so what they lost is what they could save with markers"
+                f"nothing is cached for {count['unmarked']:,} of the requests: the one before carries no cache marker, "
+                "and without one nothing is written"
+            )
+        if count["expired"]:
+            yield (
+                f"{count['expired']:,} of the requests came after their entry had expired, by the log's times: "
+                f"{count['expired tokens']:,} tokens were not there to be read"
             )
         if count["below"]:
             yield f"{count['below']:,} of the requests are too short for their model's cache: nothing is lost there"
@@ -282,7 +304,7 @@ def _logged(step: Step, judgement: Judgement, loss: Loss, usd: float | None) -> 
         line=entry.line,
         after_line=step.before.entry.line if step.before else None,
         conversation=step.conversation,
-        name=entry.conversation,
+        name=excerpt(entry.conversation, 0, len(entry.conversation)),
         turn=step.place,
         ts=_iso(entry.started),
         wire=entry.wire,

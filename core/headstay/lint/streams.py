@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headstay.comparison.history import compare_histories, is_summary
-from headstay.lint.family import Families
-from headstay.lint.turn import Likenesses, Turn, are_alike, is_said, said_texts
+from headstay.lint.family import have_nothing_in_common, is_one_agent
+from headstay.lint.turn import Likenesses, Turn, is_said, said_texts, words_of
 
 MAX_WEIGHT = 128_000_000
 """Characters of requests that are kept to compare later ones with."""
 
-_TIPS = 8  # of one conversation: it may have been forked, or its agents ask side by side
+_TIPS = 16  # of one conversation: it may have been forked, or its agents ask side by side
 _SAME_REPLY = 3  # conversations that hold a reply; one that as many begin with or repeat ties none together
 _SAME_START = 64  # conversations that are looked at because a request begins with their messages
 _LOOKED_AT = 8  # conversations that are looked at where nothing else ties a request to one
@@ -38,6 +38,7 @@ class Stream:
         name: The id that the log gives it, or empty.
         turns: How many requests it has had.
         tips: Its last requests; more than one where it was forked.
+        superseded: Numbers of those that were continued with another head or model: only their own goes on with them.
         said: The keys of the replies it is found by.
     """
 
@@ -45,7 +46,12 @@ class Stream:
     name: str
     turns: int = 0
     tips: list[Turn] = field(default_factory=list[Turn])
+    superseded: set[int] = field(default_factory=set[int])
     said: set[tuple[object, ...]] = field(default_factory=set[tuple[object, ...]])
+
+    def tips_for(self, turn: Turn) -> list[Turn]:
+        """Return the last requests that another one may continue."""
+        return [tip for tip in self.tips if tip.number not in self.superseded or _same_lane(tip, turn)]
 
     @property
     def weight(self) -> int:
@@ -57,12 +63,10 @@ class Streams:
     """Finds the conversation of each request.
 
     Args:
-        families: The agents of the log.
         max_weight: Characters of requests that are kept.
     """
 
-    def __init__(self, families: Families, *, max_weight: int = MAX_WEIGHT) -> None:
-        self._families = families
+    def __init__(self, *, max_weight: int = MAX_WEIGHT) -> None:
         self._max_weight = max_weight
         self._open: OrderedDict[int, Stream] = OrderedDict()
         self._by_name: dict[tuple[object, ...], list[int]] = {}
@@ -83,8 +87,7 @@ class Streams:
             return self._continued(turn, held)
         if turn.entry.conversation:
             return self._named(turn)
-        by_replies = self._answered(turn) or self._begun(turn) or self._repeated(turn)
-        return by_replies or self._asked(turn) or self._retold(turn)
+        return self._direct(turn) or self._repeated(turn) or self._asked(turn) or self._retold(turn)
 
     def keep(self, turn: Turn, found: tuple[Stream, Turn] | None, *, clean: bool) -> Stream:
         """Make a request the last of its conversation.
@@ -102,7 +105,9 @@ class Streams:
                 self._by_name.setdefault((*turn.lane, stream.name), []).append(stream.number)
         else:
             stream, before = found
-            if not clean or not _goes_back(before, turn):
+            if not _same_lane(before, turn):  # it may be that of another agent, and each goes on with its own
+                stream.superseded.add(before.number)
+            elif not (clean and _goes_back(before, turn)):
                 self._drop(stream, before)
         stream.turns += 1
         stream.tips.append(turn)
@@ -122,56 +127,61 @@ class Streams:
         return next(((stream, tip) for tip in tips if stream and tip.entry.reply_id == reply), None)
 
     def _named(self, turn: Turn) -> tuple[Stream, Turn] | None:
-        """Find the stream of a named conversation: the closest history, or else the same agent."""
-        numbers = self._by_name.get((*turn.lane, turn.entry.conversation), ())
-        streams = [self._open[number] for number in numbers if number in self._open]
-        pairs = [(stream, tip) for stream in streams for tip in stream.tips]
-        own = [pair for pair in pairs if self._families.is_one_agent(pair[1], turn)]
-        # an agent that was given the whole history of another is still another one
-        for group in (own, [pair for pair in pairs if _replies_shared(pair[1], turn)]):
-            if group:
-                return max(group, key=lambda pair: (_shared(pair[1], turn), pair[1].number))
-        return None
+        """Find the request of a named conversation that one continues: of the same agent, the closest history."""
+        numbers = self._by_name.get((*turn.lane, turn.entry.conversation), [])
+        pairs = [
+            (self._open[number], tip) for number in numbers[-_SAME_START:] for tip in self._open[number].tips_for(turn)
+        ]
+        begins = not _is_told_anew(turn) and not any(_have_common(tip, turn) for _, tip in pairs)
+        if begins and (turn.has_reply or not any(tip.head == turn.head for _, tip in pairs)):
+            return None  # another agent's in this conversation, as of a subagent with its own task
+        own = [pair for pair in pairs if is_one_agent(pair[1], turn)]
+        # An agent that was given the whole history of another is still another one where their tools have nothing to do
+        # with each other; else its system text was changed.
+        heirs = [pair for pair in pairs if _replies_shared(pair[1], turn) and not have_nothing_in_common(pair[1], turn)]
+        return max(own or heirs, key=lambda pair: _closeness(pair[1], turn), default=None)
 
-    def _answered(self, turn: Turn) -> tuple[Stream, Turn] | None:
-        """Find the request whose reply, where the log has it, this one sends back."""
+    def _direct(self, turn: Turn) -> tuple[Stream, Turn] | None:
+        """Find the request whose reply this one sends back, or whose messages it begins with."""
+        if not turn.has_reply:
+            return None  # a first question alone ties nothing: many conversations begin alike
+        answered, begun = list(self._answered(turn)), list(self._begun(turn))
+        known = {tip.number for _, tip in answered}
+        # Word for word the same messages under another head are another conversation that went the same way.
+        pairs = [pair for pair in answered + begun if pair[1].keys != turn.keys or pair[1].head == turn.head]
+        return max(
+            pairs,
+            key=lambda pair: (pair[1].head == turn.head, pair[1].number in known, *_closeness(pair[1], turn)),
+            default=None,
+        )
+
+    def _answered(self, turn: Turn) -> Iterator[tuple[Stream, Turn]]:
+        """Find the requests whose reply, where the log has it, this one sends back: those of the last one."""
         for segment in reversed(turn.request.messages):
             told = (segment.call or segment.text) if is_said(segment) else ""
             numbers = self._by_answer.get((*turn.lane, told), [])[-_SAME_START:] if told else ()
             pairs = [
                 (self._open[number], tip)
                 for number in numbers
-                for tip in self._open[number].tips
+                for tip in self._open[number].tips_for(turn)
                 if told in tip.entry.reply and (segment.call or len(told) >= _TELLING or _shared(tip, turn))
             ]
             if pairs:
-                return max(pairs, key=lambda pair: (_repeats(pair[1], turn), _shared(pair[1], turn), pair[1].number))
-        return None
+                yield from pairs
+                return
 
-    def _begun(self, turn: Turn) -> tuple[Stream, Turn] | None:
-        """Find the request whose messages this one begins with."""
-        if not turn.has_reply:
-            return None  # a first question alone ties nothing: many conversations begin alike
+    def _begun(self, turn: Turn) -> Iterator[tuple[Stream, Turn]]:
+        """Find the requests whose messages this one begins with, the longest first."""
         chains = list(_chains(turn))
+        found = 0
         for length in range(len(chains), 0, -1):
-            numbers = self._by_chain.get((*turn.lane, chains[length - 1]), [])[-_SAME_START:]
-            ties = [
-                (self._rank(tip, turn), number, tip)
-                for number in numbers
-                if number in self._open
-                for tip in self._open[number].tips
-                if tip.keys == turn.keys[:length] and not tip.entry.conversation
-            ]
-            if ties:
-                _, number, tip = max(ties, key=lambda tie: (tie[0], tie[2].number))
-                return self._open[number], tip
-        return None
-
-    def _rank(self, tip: Turn, turn: Turn) -> tuple[bool, bool, bool]:
-        """Say how well a request goes on with another whose messages it begins with."""
-        told = said_texts(turn.request.messages[len(tip.keys) :])
-        replied = not told.isdisjoint(tip.entry.reply)
-        return replied, tip.head == turn.head, self._families.is_one_agent(tip, turn)
+            for number in reversed(self._by_chain.get((*turn.lane, chains[length - 1]), ())):
+                if found == _SAME_START:
+                    return
+                for tip in self._open[number].tips_for(turn):
+                    if tip.keys == turn.keys[:length]:
+                        found += 1
+                        yield self._open[number], tip
 
     def _repeated(self, turn: Turn) -> tuple[Stream, Turn] | None:
         """Find the conversation whose replies a request repeats, though its messages do not begin alike."""
@@ -182,14 +192,17 @@ class Streams:
                 hits.update(number for number in known if number in self._open)
         for number, count in hits.most_common(_SAME_REPLY):
             stream = self._open[number]
-            tips = [tip for tip in stream.tips if not tip.entry.conversation]
+            tips = [tip for tip in stream.tips_for(turn) if not tip.entry.conversation]
             if not tips:
                 continue
             tip = max(tips, key=lambda one: (_shared(one, turn), one.number))
+            if not is_one_agent(tip, turn):
+                continue
+            # What both begin with may be a greeting, or examples, that every conversation of the agent begins with.
+            start = _shared(tip, turn)
+            told = {*self._said_keys(tip, start)} & {*self._said_keys(turn, start)}
             most = count >= _SHARED_REPLIES * len({*self._said_keys(tip)})
-            if (self._is_telling(tip, turn) or (most and _shared(tip, turn))) and self._families.is_one_agent(
-                tip, turn
-            ):
+            if told and (start or most or self._is_telling(tip, turn)):
                 return stream, tip
         return None
 
@@ -198,12 +211,13 @@ class Streams:
         if not turn.has_reply:
             return None
         for key, segment in zip(turn.keys, turn.request.messages, strict=True):
-            numbers = {*self._by_question.get((*turn.lane, key), ())} if not is_said(segment) else set[int]()
+            known = () if is_said(segment) else self._by_question.get((*turn.lane, key), ())
+            numbers = {*known} if len(known) <= _TIPS else set[int]()
             if len(numbers) != 1:
                 continue
             stream = self._open[numbers.pop()]
-            tip = next((one for one in stream.tips if key == _question(one)), None)
-            if tip is not None and len(tip.keys) > 1 and self._families.is_one_agent(tip, turn):
+            tip = next((one for one in stream.tips_for(turn) if key == _question(one)), None)
+            if tip is not None and len(tip.keys) > 1 and is_one_agent(tip, turn):
                 return stream, tip
         return None
 
@@ -221,34 +235,29 @@ class Streams:
         messages = turn.request.messages
         if not messages:
             return None
-        first, summary = messages[0].text, is_summary(messages[0].text)
-        if not summary and not turn.has_reply and len(first) < _RETOLD:
-            return None
-        for stream in self._latest(turn):
-            for tip in reversed(stream.tips):
-                if turn.has_reply and not tip.has_reply and _is_answered(tip, turn):
-                    return stream, tip
-                if len(tip.keys) <= 2 or (turn.has_reply and not summary):
-                    continue
-                # Questions that are made from one template are as like each other as a history and its retelling.
-                if (summary or not _begins_like(tip, turn)) and _is_retold(tip, turn):
-                    return stream, tip
-        return None
+        if not turn.has_reply and not is_summary(messages[0].text):
+            return None  # a first question, however much it has in common with what others asked
+        pairs = [(stream, tip) for stream in self._latest(turn) for tip in stream.tips_for(turn)]
+        if is_summary(messages[0].text):
+            told = [pair for pair in pairs if len(pair[1].keys) > 2 and _is_retold(pair[1], turn)]
+            return max(told, key=lambda pair: (_retells(pair[1], turn), pair[1].number), default=None)
+        asked = [pair for pair in pairs if not pair[1].has_reply and _is_answered(pair[1], turn)]
+        return max(asked, key=lambda pair: pair[1].number, default=None)
 
     def _latest(self, turn: Turn) -> Iterator[Stream]:
         """Return the conversations of the same agent that were last used."""
         looked_at = 0
         for stream in list(reversed(self._open.values())):
             tip = stream.tips[-1]
-            if stream.name or tip.lane != turn.lane or not self._families.is_one_agent(tip, turn):
+            if stream.name or tip.lane != turn.lane or not is_one_agent(tip, turn):
                 continue
             yield stream
             looked_at += 1
             if looked_at == _LOOKED_AT:
                 return
 
-    def _said_keys(self, turn: Turn) -> Iterator[tuple[object, ...]]:
-        for key, segment in zip(turn.keys, turn.request.messages, strict=True):
+    def _said_keys(self, turn: Turn, start: int = 0) -> Iterator[tuple[object, ...]]:
+        for key, segment in zip(turn.keys[start:], turn.request.messages[start:], strict=True):
             if is_said(segment) and segment.kind in ("text", "tool_call"):
                 yield (*turn.lane, self._likenesses.of(key, segment))
 
@@ -272,6 +281,7 @@ class Streams:
     def _drop(self, stream: Stream, tip: Turn) -> None:
         """Take a request out that was continued."""
         stream.tips.remove(tip)
+        stream.superseded.discard(tip.number)
         self._weight -= tip.weight
         if not stream.name:
             chain = next(iter(reversed(list(_chains(tip)))), 0)
@@ -299,6 +309,10 @@ def _chains(turn: Turn) -> Iterator[int]:
     for key in turn.keys:
         chain = hash((chain, key))
         yield chain
+
+
+def _same_lane(one: Turn, other: Turn) -> bool:
+    return one.head == other.head and one.cache == other.cache
 
 
 def _goes_back(before: Turn, turn: Turn) -> bool:
@@ -333,9 +347,27 @@ def _replies_shared(one: Turn, other: Turn) -> bool:
     return any(is_said(segment) for segment in other.request.messages[:shared])
 
 
-def _begins_like(one: Turn, other: Turn) -> bool:
-    first, second = (frozenset(turn.request.messages[0].text.split()) for turn in (one, other))
-    return are_alike(first, second)
+def _is_told_anew(turn: Turn) -> bool:
+    """Whether the first message of a request may stand for a whole history."""
+    messages = turn.request.messages
+    return bool(messages) and (is_summary(messages[0].text) or len(messages[0].text) >= _RETOLD)
+
+
+def _closeness(tip: Turn, turn: Turn) -> tuple[bool, bool, int, int, int]:
+    """Say how close an earlier request is: by head, by cache, by replies, by history, and else the latest."""
+    return tip.head == turn.head, tip.cache == turn.cache, _repeats(tip, turn), _shared(tip, turn), tip.number
+
+
+def _have_common(one: Turn, other: Turn) -> bool:
+    """Whether two requests have any message in common."""
+    return not {*one.keys}.isdisjoint(other.keys)
+
+
+def _retells(tip: Turn, turn: Turn) -> float:
+    """Return the share of the words of a request's first message that an earlier request has in its messages."""
+    words = words_of(turn.request.messages[0].text)
+    known = words_of(" ".join(one.text for one in tip.request.messages))
+    return (words & known).total() / max(1, words.total())
 
 
 def _is_retold(tip: Turn, turn: Turn) -> bool:

@@ -1,16 +1,23 @@
 """One request of a log, read, with the keys by which it is found again."""
 
+import json
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headstay.canonical import wire_texts
 from headstay.comparison import read
 from headstay.comparison.likeness import likeness
 from headstay.comparison.segment import Request, Segment
+from headstay.fingerprint import parameter
+from headstay.providers.rules import find_rules
 from headstay.trace.entry import Entry
 
 _WORDS_OF = 4_000
+_LONG_WORD = 12
 _REMEMBERED = 200_000
+_LISTS = 64
+_WHOLE_PROMPT = 20  # words from which one system text may be told to stand within another
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,7 @@ class Turn:
         request: Its body, read for comparison.
         keys: For each segment of the messages a number that equal ones share.
         head: The same for tools and system text together.
+        cache: The same for the model and the fields that re-key its cache.
         weight: About how many characters it takes up in memory.
     """
 
@@ -31,6 +39,7 @@ class Turn:
     request: Request
     keys: tuple[int, ...]
     head: int
+    cache: int
     weight: int
 
     @property
@@ -44,6 +53,25 @@ class Turn:
         return any(is_said(segment) for segment in self.request.messages)
 
 
+@dataclass(slots=True)
+class ToolLists:
+    """Keeps each list of tools once: it comes again with every request, and is often the largest part of one."""
+
+    _known: OrderedDict[str, object] = field(default_factory=OrderedDict[str, object])
+
+    def shared(self, entry: Entry) -> Entry:
+        """Return an entry that holds the list that was kept, where it has the same."""
+        tools = entry.body.get("tools")
+        if not isinstance(tools, list) or not tools:
+            return entry
+        form = json.dumps(tools, ensure_ascii=False)
+        kept = self._known.pop(form, tools)
+        self._known[form] = kept
+        if len(self._known) > _LISTS:
+            self._known.popitem(last=False)
+        return entry if kept is tools else replace(entry, body={**entry.body, "tools": kept})
+
+
 def take(number: int, entry: Entry) -> Turn:
     """Read an entry.
 
@@ -55,8 +83,10 @@ def take(number: int, entry: Entry) -> Turn:
     keys = tuple(hash((one.role, one.kind, one.exact)) for one in request.messages)
     tools = wire_texts([tool.wire for tool in request.tools]) if request.tools else ()
     head = hash((tools, tuple(one.exact for one in request.system)))
-    weight = sum(len(one.exact) + 200 for one in (*request.messages, *request.system)) + sum(map(len, tools))
-    return Turn(number, entry, request, keys, head, weight)
+    rules = find_rules(entry.wire, request.model)
+    lane = [repr(parameter(entry.body, name)) for name in rules.lane_parameters if name != rules.affinity]
+    weight = sum(len(one.exact) + 300 for one in (*request.messages, *request.system)) + 2_000 * bool(tools)
+    return Turn(number, entry, request, keys, head, hash((request.model, *lane)), weight)
 
 
 def is_said(segment: Segment) -> bool:
@@ -85,17 +115,29 @@ def tool_names(request: Request) -> tuple[str, ...]:
     return tuple(sorted(tool.name for tool in request.tools))
 
 
-def system_words(request: Request) -> frozenset[str]:
-    """Return the words with which the system text of a request begins."""
-    return frozenset(" ".join(one.text[:_WORDS_OF] for one in request.system)[:_WORDS_OF].split())
+def system_words(request: Request) -> Counter[str]:
+    """Count the words with which the system text of a request begins."""
+    return words_of(" ".join(one.text[:_WORDS_OF] for one in request.system)[:_WORDS_OF])
 
 
-def are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two system texts are of one agent: most words of one are in the other."""
+def words_of(text: str) -> Counter[str]:
+    """Count the words of a text; where a script has no blanks between them, each two characters."""
+    found = Counter[str]()
+    for word in text.split():
+        if len(word) > _LONG_WORD and not word.isascii():
+            found.update(word[at : at + 2] for at in range(len(word) - 1))
+        else:
+            found[word] += 1
+    return found
+
+
+def are_alike(one: Counter[str], other: Counter[str]) -> bool:
+    """Whether two texts are of one origin: most words of one are in the other."""
     if one == other:
         return True
-    common = len(one & other)
-    return common >= 2 and (2 * common >= max(len(one), len(other)) or 10 * common >= 9 * min(len(one), len(other)))
+    common, sizes = (one & other).total(), (one.total(), other.total())
+    within = min(sizes) >= _WHOLE_PROMPT and 10 * common >= 9 * min(sizes)
+    return common >= 2 and (2 * common >= max(sizes) or within)
 
 
 def said_texts(segments: Sequence[Segment]) -> frozenset[str]:

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from itertools import chain, pairwise
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,7 +21,7 @@ from headstay.trace.entry import Entry, Skipped
 WINDOW = 32_000_000
 """Characters of requests that are held at once."""
 
-_DISORDER = 0.1  # share of neighbours in a window that stand the wrong way round, from which a log is sorted as a whole
+_DISORDER = 0.1  # share of requests in a window that stand behind a later one, from which a log is sorted as a whole
 
 
 class _Held(NamedTuple):
@@ -67,8 +67,8 @@ def _timed(pieces: Iterable[Entry | Skipped]) -> Iterator[_Held | Skipped]:
 
 
 def _is_disordered(held: list[_Held]) -> bool:
-    back = sum(later.at < earlier.at for earlier, later in pairwise(held))
-    return back > _DISORDER * len(held)
+    late = sum(one.at < latest for one, latest in zip(held, accumulate((one.at for one in held), max), strict=True))
+    return late > _DISORDER * len(held)
 
 
 def _sliding(held: list[_Held], rest: Iterator[_Held | Skipped], weight: int, window: int) -> Iterator[Entry | Skipped]:
