@@ -1,16 +1,33 @@
-"""From two system texts to the spans that vary, and to the `Slot(...)` line that declares one of them."""
+"""From two system texts to the spans that vary, and to the `Slot(...)` line that declares one of them.
+
+The line quotes a few words from beside the value and no more: it is kept in logs and in the ledger.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from headstay.causes import value_cause
+from headstay.remedies import REMEDIES
 from headstay.slots import Every, label
 
-_TOKEN = re.compile(r"\w(?:[\w@:/+#'\u2019.,-]*\w)?|\s+|[^\w\s]")
+# Where a script has no blanks, a token ends with its kind of letters: Chinese characters, Hiragana, Katakana.
+_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\u3005"
+_SPACED = rf"[^\W{_UNSPACED}]"
+_TOKEN = re.compile(
+    rf"[\u3400-\u9fff\u3005]+|[\u3040-\u309f]+|[\u30a0-\u30ff]+"
+    rf"|{_SPACED}(?:(?:{_SPACED}|[@:/+#'\u2019.,-])*{_SPACED})?|\s+|[^\w\s]"
+)
 _PLACEHOLDER = re.compile(r"\[\[\w+\]\]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_NO_FILLING = re.compile(r"[\n\u3001\u3002\uff0c\uff1b]|[^\W\d_]{2}")
+_QUOTED = re.compile(r"[^\s\u3001\u3002\uff0c\uff1b]+[\u3001\u3002\uff0c\uff1b]*|[\u3001\u3002\uff0c\uff1b]+")
+_INSIDE = re.compile(r"\w[^.!?\n]*$")
+_SPECIAL = frozenset(".^$*+?{}[]\\|()")
 _MAX_VALUE = 120
+_WINDOW = 300
+_CROSSED = 2
 
 
 class Variation(NamedTuple):
@@ -100,7 +117,37 @@ def union(spans: Sequence[tuple[int, int]], text: str) -> list[tuple[int, int]]:
 
 
 def _fillable(gap: str) -> bool:
-    return "\n" not in gap and not _WORD.search(gap)
+    return not _NO_FILLING.search(gap)
+
+
+class Cut(NamedTuple):
+    """A text, and the span of it that a slot has to cut out."""
+
+    text: str
+    start: int
+    end: int
+
+
+class _Reach(NamedTuple):
+    """How much a pattern may quote on each side of a value.
+
+    Attributes:
+        words: Words at most.
+        chars: Characters at most.
+        shy: Whether it keeps clear of what may be another value: of digits, and of names beyond the next word.
+        far: Whether it goes on over the end of the line.
+    """
+
+    words: int
+    chars: int
+    shy: bool
+    far: bool = False
+
+
+_REACHES = (
+    *(_Reach(words, chars, shy) for shy in (True, False) for words, chars in ((2, 16), (4, 20), (6, 24))),
+    _Reach(6, 24, shy=False, far=True),
+)
 
 
 def slot_line(text: str, spans: Sequence[tuple[int, int]], target: int, *, every: Every) -> str:
@@ -113,83 +160,206 @@ def slot_line(text: str, spans: Sequence[tuple[int, int]], target: int, *, every
         every: How often it was seen to change.
 
     Returns:
-        Python source: `Slot(r"...", every="...")`, to be pasted into `volatile=[...]`.
+        Python source: `Slot(r"...", every="...")`, to be pasted into `volatile=[...]`; where a few words do not tell
+        the span from the rest of the text, what to do in general.
     """
     start, end = spans[target]
-    holes = sorted([*spans, *(found.span() for found in _PLACEHOLDER.finditer(text))])
-    for words in (5, 12, 60):
-        left, right = _left(text, holes, start, words), _right(text, holes, end, words)
-        if not _WORD.search(left) and not _WORD.search(right):
-            right += _below(text, holes, end, words)
-        name = label(re.sub(r"\\.|\[\\s\\S\]", " ", left.rpartition(".+?")[2])) or "value"
-        body = r"[\s\S]+?" if "\n" in text[start:end].strip("\n") else ".+?"
-        pattern = f"{left}(?P<{name}>{body}){right}"
-        matches = list(re.finditer(pattern, text, re.MULTILINE))
-        if len(matches) == 1 and matches[0].span(1) == (start, end):
-            break
-    return f"Slot({_raw(pattern)}, every={every!r})".replace("every='", 'every="').replace("')", '")')
+    pattern = slot_pattern(text, spans, target)
+    return slot_source(pattern, every=every) if pattern else REMEDIES[value_cause(text[start:end])]
 
 
-def _raw(pattern: str) -> str:
-    if '"' not in pattern:
-        return f'r"{pattern}"'
-    return f"r'{pattern}'" if "'" not in pattern else repr(pattern)
+def slot_pattern(
+    text: str,
+    spans: Sequence[tuple[int, int]],
+    target: int,
+    *,
+    others: Sequence[Cut] = (),
+    closed: Sequence[tuple[int, int]] = (),
+) -> str:
+    """Find a regular expression that cuts out one varying span and nothing else.
+
+    Args:
+        text: The system text, placeholders included.
+        spans: Every varying span of it, in order.
+        target: Which of them.
+        others: More texts, with the span that has to be cut out of each.
+        closed: Spans that must not be quoted.
+
+    Returns:
+        The pattern; what it quotes is at most 24 characters and 6 words on each side. Empty where there is none.
+    """
+    cut = Cut(text, *spans[target])
+    holes = [*spans, *closed, *(found.span() for found in _PLACEHOLDER.finditer(text))]
+    hard = [hole for hole in _merged(holes) if hole[1] <= cut.start or hole[0] >= cut.end]
+    soft = _merged([*hard, *_digits(cut)])
+    tried: set[str] = set()
+    for reach in _REACHES:
+        pattern = _pattern(cut, soft if reach.shy else hard, reach, others)
+        if pattern not in tried and all(_cuts(pattern, one) for one in (cut, *others)):
+            return pattern
+        tried.add(pattern)
+    return ""
 
 
-def _escape(literal: str) -> str:
-    return re.sub(r"\\([ \-#&~'\"])", r"\1", re.escape(literal)).replace("\\\n", r"\n").replace("\n", r"\n")
+def slot_source(pattern: str, *, every: Every) -> str:
+    """Write the Python source of a slot: `Slot(r"...", every="...")`."""
+    if '"' in pattern and "'" in pattern:
+        pattern = pattern.replace('"', r"\x22")
+    quote = "'" if '"' in pattern else '"'
+    return f'Slot(r{quote}{pattern}{quote}, every="{every}")'
 
 
-def _left(text: str, holes: Sequence[tuple[int, int]], start: int, words: int) -> str:
+def escaped(literal: str) -> str:
+    """Write a literal as a part of a regular expression, on one line and in characters that can be seen."""
+    return "".join(map(_escaped, literal))
+
+
+def _escaped(char: str) -> str:
+    if char == "\n":
+        return r"\n"
+    if not char.isprintable():
+        code = ord(char)
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return f"\\{char}" if char in _SPECIAL else char
+
+
+def group_name(words: str) -> str:
+    """Make the name of a group out of the last words of a text."""
+    name = label(words)
+    return name if name.isidentifier() and re.fullmatch(r"\w+", name) else "value"
+
+
+def _cuts(pattern: str, cut: Cut) -> bool:
+    found = re.finditer(pattern, cut.text, re.MULTILINE)
+    first = next(found, None)
+    return first is not None and first.span(1) == (cut.start, cut.end) and next(found, None) is None
+
+
+def _pattern(cut: Cut, holes: Sequence[tuple[int, int]], reach: _Reach, others: Sequence[Cut]) -> str:
+    left, beside = _left(cut.text, holes, cut.start, reach)
+    right = _right(cut.text, holes, cut.end, reach)
+    if reach.far or not (_WORD.search(left) or _WORD.search(right)):
+        right += _below(cut.text, holes, cut.end, reach) if right.endswith("$") else ""
+    values = [one.text[one.start : one.end] for one in (cut, *others)]
+    body = r"[\s\S]" if any("\n" in value.strip("\n") for value in values) else "."
+    return f"{left}(?P<{group_name(beside)}>{body}{'+' if all(values) else '*'}?){right}"
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _digits(cut: Cut) -> Iterator[tuple[int, int]]:
+    """Find the words with digits near a span: such a word may be another value, which happens to be the same so far."""
+    for start, end in ((max(0, cut.start - _WINDOW), cut.start), (cut.end, cut.end + _WINDOW)):
+        for found in _TOKEN.finditer(cut.text, start, min(end, len(cut.text))):
+            if any(map(str.isdigit, found.group())):
+                yield found.span()
+
+
+def _left(text: str, holes: Sequence[tuple[int, int]], start: int, reach: _Reach) -> tuple[str, str]:
+    """Return the pattern for what stands before a span, and the words that stand right before it."""
     line = text.rfind("\n", 0, start) + 1
-    previous = max((hole for hole in holes if line <= hole[0] and hole[1] <= start), default=None)
-    begin = previous[1] if previous else line
-    literal = text[begin:start]
-    tail = _last_words(literal, words)
-    if len(tail) < len(literal):
-        return _escape(tail)
-    if previous is not None and not _WORD.search(literal):
-        return f"{_left(text, holes, previous[0], words)}.+?{_escape(literal)}"
-    if previous is None and not _WORD.search(literal) and line > 0:  # nothing to hold on to but the line before
-        above = text.rfind("\n", 0, line - 1) + 1
-        above = max([above, *(hole[1] for hole in holes if above <= hole[0] and hole[1] < line)])
-        if above < line - 1:
-            return f"{_escape(_last_words(text[above : line - 1], words))}\\n{_escape(literal)}"
-    return ("^" if previous is None else "") + _escape(literal)
+    pattern, beside, at, chars = "", "", start, reach.chars
+    for crossed in range(_CROSSED + 1):
+        hole = max((hole for hole in holes if line <= hole[0] and hole[1] <= at), default=None)
+        literal = text[hole[1] if hole else line : at]
+        kept = literal[_begin(literal, reach, chars) :]
+        pattern, chars = escaped(kept) + pattern, chars - len(kept)
+        beside = beside if crossed else kept
+        if len(kept) < len(literal) or (_WORD.search(literal) and (hole or not reach.far)):
+            return ("^" if len(kept) == len(literal) and not hole else "") + pattern, beside
+        if hole is None:  # nothing to hold on to but the line before
+            above = _above(text, holes, line, reach, chars) if not crossed else ""
+            return (above or "^") + pattern, beside
+        if crossed < _CROSSED:
+            pattern, at = ".+?" + pattern, hole[0]
+    return pattern, beside
 
 
-def _right(text: str, holes: Sequence[tuple[int, int]], end: int, words: int) -> str:
+def _above(text: str, holes: Sequence[tuple[int, int]], line: int, reach: _Reach, chars: int) -> str:
+    """Return the pattern for the last words above a line, its line break included."""
+    end = len(text[:line].rstrip("\n"))
+    begin = max([text.rfind("\n", 0, end) + 1, *(hole[1] for hole in holes if hole[0] < line and hole[1] <= line)])
+    literal = text[begin:end]
+    kept = literal[_begin(literal, reach, chars - 1) :]
+    return escaped(kept + text[end:line]) if kept and line - end < _CROSSED + 1 else ""
+
+
+def _right(text: str, holes: Sequence[tuple[int, int]], end: int, reach: _Reach) -> str:
     line = text.find("\n", end)
     line = len(text) if line < 0 else line
-    following = min((hole for hole in holes if end <= hole[0] and hole[1] <= line), default=None)
-    literal = text[end : following[0] if following else line]
-    head = _first_words(literal, words)
-    if len(head) < len(literal):
-        return _escape(head)
-    if following is not None:
-        return (
-            _escape(literal)
-            if _WORD.search(literal)
-            else f"{_escape(literal)}.+?{_right(text, holes, following[1], words)}"
-        )
-    return _escape(literal) + "$"
+    pattern, at, chars = "", end, reach.chars
+    for crossed in range(_CROSSED + 1):
+        hole = min((hole for hole in holes if at <= hole[0] and hole[1] <= line), default=None)
+        literal = text[at : hole[0] if hole else line]
+        kept = literal[: _stop(literal, reach, chars)]
+        pattern, chars = pattern + escaped(kept), chars - len(kept)
+        if len(kept) < len(literal) or hole is None or _WORD.search(literal):
+            return pattern + ("$" if len(kept) == len(literal) and not hole else "")
+        if crossed < _CROSSED:
+            pattern, at = pattern + ".+?", hole[1]
+    return pattern
 
 
-def _below(text: str, holes: Sequence[tuple[int, int]], end: int, words: int) -> str:
-    """Return the first words below a value's line, for a value that has none beside or above it."""
-    found = re.compile(r"\n+(?=[^\n])").search(text, end)
-    if found is None:
+def _below(text: str, holes: Sequence[tuple[int, int]], end: int, reach: _Reach) -> str:
+    """Return the pattern for the first words below a value's line."""
+    found = re.compile(r"\n{1,2}(?=[^\n])").search(text, end)
+    if found is None or text.find("\n", end) != found.start():
         return ""
     line = text.find("\n", found.end())
     stop = min([len(text) if line < 0 else line, *(hole[0] for hole in holes if hole[0] >= found.end())])
-    return _escape(found.group() + _first_words(text[found.end() : stop], words))
+    literal = text[found.end() : stop]
+    return escaped(found.group() + literal[: _stop(literal, reach, reach.chars - 1)])
 
 
-def _last_words(literal: str, words: int) -> str:
-    found = list(re.finditer(r"\S+", literal))
-    return literal if len(found) <= words else literal[found[-words].start() :]
+def _begin(literal: str, reach: _Reach, chars: int) -> int:
+    """Return where the last words of a literal begin that may be quoted."""
+    first = max(0, len(literal) - _WINDOW)
+    words = list(_QUOTED.finditer(literal, first))
+    kept = _few(words[::-1], reach.words)[::-1]
+    while reach.shy and len(kept) > 1 and any(_may_be_name(word, literal) for word in kept[:-1]):
+        kept = kept[1:]
+    begin = 0 if len(kept) == len(words) and not first else kept[0].start() if kept else first
+    while len(literal) - begin > chars:
+        kept = kept[1:]
+        begin = kept[0].start() if kept else len(literal) - max(0, chars)
+    return begin
 
 
-def _first_words(literal: str, words: int) -> str:
-    found = list(re.finditer(r"\S+", literal))
-    return literal if len(found) <= words else literal[: found[words - 1].end()]
+def _stop(literal: str, reach: _Reach, chars: int) -> int:
+    """Return where the first words of a literal end that may be quoted."""
+    words = list(_QUOTED.finditer(literal, 0, _WINDOW))
+    kept = _few(words, reach.words)
+    named = next((n for n, word in enumerate(kept) if n and _may_be_name(word, literal)), len(kept))
+    while kept and not _WORD.search(literal, 0, kept[named - 1].end()) and named < len(kept):
+        named += 1
+    kept = kept[:named] if reach.shy else kept
+    stop = len(literal) if len(kept) == len(words) and len(literal) <= _WINDOW else kept[-1].end() if kept else _WINDOW
+    while stop > chars:
+        kept = kept[:-1]
+        stop = kept[-1].end() if kept else max(0, chars)
+    return stop
+
+
+def _few(words: Sequence[re.Match[str]], count: int) -> list[re.Match[str]]:
+    """Return the first words, and the punctuation between them, which does not count."""
+    few: list[re.Match[str]] = []
+    for word in words:
+        count -= re.search(r"\w", word.group()) is not None
+        if count < 0:
+            break
+        few.append(word)
+    return few
+
+
+def _may_be_name(word: re.Match[str], literal: str) -> bool:
+    """Whether a word has a capital that is not that of a sentence."""
+    letters = word.group().lstrip("\"'([{<*_`")
+    return letters[:1].isupper() and _INSIDE.search(literal, max(0, word.start() - _WINDOW), word.start()) is not None

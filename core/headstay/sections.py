@@ -1,8 +1,9 @@
 """What kind of section a place in a system text belongs to: memory, retrieved text, or plain instructions."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from headstay.causes import Cause
 
@@ -33,6 +34,20 @@ _TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*)(?:\s[^<>\n]*)?>")
 _INLINE = re.compile(r"[ \t]*(?:[-*][ \t]+)?[\[{ ]*\"?(?P<label>[A-Za-z][\w '-]{2,40})\"?:")
 
 
+class Section(NamedTuple):
+    """A section around a place in a text.
+
+    Attributes:
+        cause: What a change in it is; None where its words do not tell.
+        form: What announces it: a Markdown heading, a tag, the label of the line, or another line above.
+        words: The heading as it is written, the name of the tag, the line up to the value, or the line above.
+    """
+
+    cause: Cause | None
+    form: Literal["heading", "tag", "line", "label"]
+    words: str
+
+
 def section_cause(text: str, start: int, end: int | None = None) -> Cause:
     """Name the cause that a changed passage is, by the section it stands in.
 
@@ -47,30 +62,46 @@ def section_cause(text: str, start: int, end: int | None = None) -> Cause:
     Returns:
         `MEMORY_IN_HEAD`, `RETRIEVAL_IN_HEAD`, or `SYSTEM_TEXT_CHANGED`.
     """
+    causes = (section.cause for section in sections_around(text, start, end))
+    return next((cause for cause in causes if cause is not None), Cause.SYSTEM_TEXT_CHANGED)
+
+
+def sections_around(text: str, start: int, end: int | None = None) -> Iterator[Section]:
+    """Yield the sections that a passage may be of, the one that counts most first; see `section_cause`.
+
+    Args:
+        text: The whole text.
+        start: Where the passage begins.
+        end: Where it ends; without it only what stands above is looked at.
+    """
     if end is not None and (passage := text[start:end]).strip():  # what is put in may begin with the line's end
         start += len(passage) - len(passage.lstrip())
     line = text.rfind("\n", 0, start) + 1
     own = text[line:end].lstrip() if end is not None else ""
-    if own and (tag := _TAG.match(own)) and not tag["close"] and (cause := _by_words(tag["name"])):
-        return cause
+    if own and (tag := _TAG.match(own)) and not tag["close"]:
+        yield _section("tag", tag["name"])
     first = own.split("\n", 1)[0].rstrip()
     if len(first) <= _LONGEST and _ANNOUNCED.fullmatch(first):
-        return _by_words(first) or Cause.SYSTEM_TEXT_CHANGED
+        yield _announced(first)
+        yield Section(Cause.SYSTEM_TEXT_CHANGED, "label", first)
     if (inline := _INLINE.match(text, line)) and inline.end() <= max(start, line + 60):
-        cause = _by_words(inline["label"])
-        if cause is not None:
-            return cause
+        yield Section(_by_words(inline["label"]), "line", inline.group())
     for name in reversed(_open_tags(text, start)):
-        if cause := _by_words(name):
-            return cause
+        yield _section("tag", name)
     for announced in reversed(_announcements(text)):
         if announced.start >= line:
             continue
-        if cause := _by_words(announced.words):
-            return cause
+        yield _announced(announced.words)
         if not announced.is_label:  # a label stands under a heading, a heading ends what was before
             break
-    return Cause.SYSTEM_TEXT_CHANGED
+
+
+def _announced(words: str) -> Section:
+    return _section("heading" if words.startswith("#") else "label", words)
+
+
+def _section(form: Literal["heading", "tag", "label"], words: str) -> Section:
+    return Section(_by_words(words), form, words)
 
 
 def is_plain_value_section(text: str, start: int) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+import aiosqlite
 import openai
 import pytest
 from hypothesis import given
@@ -142,6 +143,20 @@ def test_a_checkpointer_that_is_only_async(lengths: Callable[..., list[int]], ru
         runner.run(stack.aclose())
 
 
+@pytest.mark.parametrize("prefer_async", [False, True])
+def test_a_checkpointer_whose_loop_has_ended(lengths: Callable[..., list[int]], gpt: Any, prefer_async: bool) -> None:
+    """Its methods that are not async would wait for that loop for ever."""
+
+    async def make() -> Any:
+        return graph(gpt).compile(checkpointer=AsyncSqliteSaver(await aiosqlite.connect(":memory:")))
+
+    made = asyncio.run(make())
+    try:
+        assert lengths(made.with_config({"tags": ["x"]}), prefer_async=prefer_async) == KEPT
+    finally:
+        asyncio.run(made.checkpointer.conn.close())
+
+
 def test_a_checkpointer_that_is_not_async(lengths: Callable[..., list[int]], gpt: Any) -> None:
     """The graph has `ainvoke` all the same, and it is tried first."""
     with SqliteSaver.from_conn_string(":memory:") as saver:
@@ -230,8 +245,7 @@ def test_the_environment_holds_no_key_and_leads_to_the_emulator() -> None:
         **dict.fromkeys(("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "AZURE_OPENAI_AD_TOKEN"), "secret"),
         **dict.fromkeys(("OPENAI_API_BASE", "ANTHROPIC_API_URL", "AZURE_OPENAI_ENDPOINT"), "https://gateway"),
         "LANGSMITH_TRACING": "true",
-        "NO_PROXY": "intranet",
-        "HTTP_PROXY": "http://proxy",
+        **dict.fromkeys(("HTTP_PROXY", "https_proxy", "ALL_PROXY", "NO_PROXY", "ANTHROPIC_PROXY"), "http://proxy"),
         "PYTHONHASHSEED": "0",
         "DATABASE_URL": "db://host",
     }
@@ -242,8 +256,11 @@ def test_the_environment_holds_no_key_and_leads_to_the_emulator() -> None:
     assert found["OPENAI_BASE_URL"] == found["OPENAI_API_BASE"] == "http://127.0.0.1:7/v1"
     assert found["ANTHROPIC_BASE_URL"] == found["ANTHROPIC_API_URL"] == "http://127.0.0.1:7"
     assert found["LANGSMITH_TRACING"] == "false"
-    assert found["NO_PROXY"] == "intranet,127.0.0.1,localhost"
-    assert (found["HTTP_PROXY"], found["DATABASE_URL"]) == ("http://proxy", "db://host")
+    assert {name: text for name, text in found.items() if name.upper().endswith("PROXY")} == {
+        "NO_PROXY": "*",
+        "no_proxy": "*",
+    }
+    assert found["DATABASE_URL"] == "db://host"
     assert found["PYTHONHASHSEED"] == "5"
 
 

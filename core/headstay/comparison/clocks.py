@@ -6,21 +6,26 @@ row are a date in any other.
 
 import re
 
-# English, German, French, Spanish, Italian, Portuguese, Dutch, Scandinavian; longer names before what they begin with.
+# English, German, French, Spanish, Italian, Portuguese, Dutch, Scandinavian, Russian, Ukrainian, Polish; longer names
+# before what they begin with.
 _MONTHS = (
-    "january february march april may june july august september october november december januar februar märz "
-    "mai juni juli oktober dezember janvier février mars avril juin juillet août septembre octobre novembre "
-    "décembre enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre gennaio "
-    "febbraio aprile maggio giugno luglio settembre ottobre dicembre janeiro fevereiro março maio junho julho "
-    "setembro outubro novembro dezembro januari februari maart mei augustus marts maj augusti desember jan feb mar "
-    "apr jun jul aug sept sep oct okt nov dec dez"
+    "january february march april may june july august september october november december januar februar märz mai "
+    "juni juli oktober dezember janvier février mars avril juin juillet août septembre octobre novembre décembre "
+    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre gennaio febbraio aprile "
+    "maggio giugno luglio settembre ottobre dicembre janeiro fevereiro março maio junho julho setembro outubro "
+    "novembro dezembro januari februari maart mei augustus marts maj augusti desember января февраля марта апреля мая "
+    "июня июля августа сентября октября ноября декабря січня лютого березня квітня травня червня липня серпня вересня "
+    "жовтня листопада грудня stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października "
+    "listopada grudnia jan feb mar apr jun jul aug sept sep oct okt nov dec dez"
 )
 _DAYS = (
     "monday tuesday wednesday thursday friday saturday sunday montag dienstag mittwoch donnerstag freitag samstag "
-    "sonntag lundi mardi mercredi jeudi vendredi samedi dimanche lunes martes miércoles jueves viernes sábado "
-    "domingo lunedì martedì mercoledì giovedì venerdì sabato domenica segunda-feira terça-feira quarta-feira "
-    "quinta-feira sexta-feira maandag dinsdag woensdag donderdag vrijdag zaterdag zondag mandag tirsdag onsdag "
-    "torsdag fredag lørdag søndag måndag tisdag lördag söndag mon tues tue wed thurs thu fri sat sun"
+    "sonntag lundi mardi mercredi jeudi vendredi samedi dimanche lunes martes miércoles jueves viernes sábado domingo "
+    "lunedì martedì mercoledì giovedì venerdì sabato domenica segunda-feira terça-feira quarta-feira quinta-feira "
+    "sexta-feira maandag dinsdag woensdag donderdag vrijdag zaterdag zondag mandag tirsdag onsdag torsdag fredag "
+    "lørdag søndag måndag tisdag lördag söndag понедельник вторник среда четверг пятница суббота воскресенье "
+    "понеділок вівторок середа четвер пʼятниця субота неділя poniedziałek wtorek środa czwartek piątek sobota "
+    "niedziela mon tues tue wed thurs thu fri sat sun"
 )
 MONTH = f"(?i:{'|'.join(_MONTHS.split())})"
 DAY = f"(?i:{'|'.join(_DAYS.split())})"

@@ -36,6 +36,21 @@ def _replaced(found: re.Match[str]) -> str:
     return kept + _HIDDEN
 
 
+def secret_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Find the secrets and the names of mail addresses near a span of a text, how a key begins included.
+
+    Args:
+        text: The whole text.
+        start: Where the span begins.
+        end: Where it ends.
+    """
+    left, window = max(0, start - _MARGIN), text[max(0, start - _MARGIN) : end + _MARGIN]
+    return [
+        (left + found.start() + len(found["bearer"] or found["url"] or found["named"] or ""), left + found.end())
+        for found in _secrets(window).finditer(window)
+    ]
+
+
 def excerpt(text: str, start: int, end: int) -> str:
     """Cut out a span of a text, secrets hidden, at most 80 characters.
 

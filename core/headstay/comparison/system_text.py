@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from headstay.causes import Cause
-from headstay.comparison.excerpt import excerpt, hidden
+from headstay.comparison.excerpt import excerpt
 from headstay.comparison.finding import TIERS, Draft, Place
 from headstay.comparison.history import is_summary
+from headstay.comparison.section_slot import section_remedy
 from headstay.comparison.segment import Segment
 from headstay.comparison.texts import TextChange, compare_texts
 from headstay.forms import form_cause
+from headstay.remedy import Cut
 from headstay.sections import section_cause
 
 
@@ -73,10 +75,13 @@ def _whole(block: Segment, index: int, *, gone: bool) -> Draft:
     if cause == Cause.SYSTEM_TEXT_CHANGED and index and is_summary(text):
         cause = Cause.HISTORY_SUMMARISED
     shown = excerpt(text, 0, len(text))
-    return Draft(Place(TIERS["system"], index), cause, block.path, 0, shown if gone else "", "" if gone else shown)
+    remedy = section_remedy(cause, Cut("", 0, 0), Cut(text, 0, len(text)))
+    sides = (shown, "") if gone else ("", shown)
+    return Draft(Place(TIERS["system"], index), cause, block.path, 0, *sides, remedy)
 
 
 def _change(change: TextChange, old: Segment, new: Segment, index: int) -> Draft:
+    declared = change.slot and f"declare it: {change.slot}"
     return Draft(
         Place(TIERS["system"], index, change.at),
         change.cause,
@@ -84,5 +89,5 @@ def _change(change: TextChange, old: Segment, new: Segment, index: int) -> Draft
         change.at,
         excerpt(old.text, *change.before),
         excerpt(new.text, *change.after),
-        hidden(change.slot) and f"declare it: {hidden(change.slot)}",
+        declared or section_remedy(change.cause, Cut(old.text, *change.before), Cut(new.text, *change.after)),
     )

@@ -6,9 +6,10 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from headstay.causes import Cause
-from headstay.comparison.values import Sort, Stretch, is_swapped_word, sort_of, whole
+from headstay.comparison.excerpt import hidden, secret_spans
+from headstay.comparison.values import Sort, Stretch, count_words, is_swapped_word, sort_of, whole
 from headstay.forms import first_difference, form_cause
-from headstay.remedy import Variation, slot_line, union, variations
+from headstay.remedy import Cut, Variation, slot_pattern, slot_source, union, variations
 from headstay.sections import is_plain_value_section, section_cause
 
 _WORDS_UP_TO = 6_000
@@ -27,7 +28,7 @@ class TextChange:
         at: Offset of the first differing character in the later text.
         before: Where it stands in the earlier text.
         after: Where it stands in the later text.
-        slot: The `Slot(...)` line that declares the span, for a value.
+        slot: The `Slot(...)` line that declares the span, for a value; empty where there is none.
     """
 
     cause: Cause
@@ -68,12 +69,26 @@ def compare_texts(before: str, after: str, *, same_conversation: bool) -> list[T
     if form is not None:
         at = first_difference(before, after)
         return [TextChange(form, at, (at, len(before)), (at, len(after)))]
-    found = [_named(item, before, after) for item in bounded_variations(before, after)]
+    found = _filled_in([_named(item, before, after) for item in bounded_variations(before, after)], before, after)
     values = [one for one in found if one.cause == _CAUSES[one.sort] and one.sort != "wording"]
     passages = [one for one in found if one not in values]
     values, passages = _absorbed(values, passages, after)
     changes = [*_value_changes(values, before, after, same_conversation), *_passage_changes(passages, before, after)]
     return sorted(changes, key=lambda change: change.at)
+
+
+def varying(before: str, after: str) -> list[tuple[int, int, Sort]]:
+    """Find the spans of the later text that differ, whatever they are; a clock or an id is one as a whole.
+
+    Args:
+        before: The earlier text.
+        after: The later text.
+
+    Returns:
+        Start, end, and what it is, in order.
+    """
+    found = (_named(item, before, after) for item in bounded_variations(before, after))
+    return [(one.wide.start, one.wide.end, one.sort) for one in found]
 
 
 def _absorbed(values: Sequence[_Found], passages: Sequence[_Found], after: str) -> tuple[list[_Found], list[_Found]]:
@@ -146,11 +161,48 @@ def _named(item: Variation, before: str, after: str) -> _Found:
     section = section_cause(after, item.start, item.end)
     if section == Cause.SYSTEM_TEXT_CHANGED and item.before_end > item.before_start:
         section = section_cause(before, item.before_start, item.before_end)
-    if sort == "wording" and section == Cause.SYSTEM_TEXT_CHANGED and is_swapped_word(old, new):
-        sort = "value"
     if section == Cause.SYSTEM_TEXT_CHANGED or (sort == "value" and is_plain_value_section(after, item.start)):
         return _Found(item, sort, _CAUSES[sort], item)
     return _Found(item, "wording", section, item)
+
+
+def _filled_in(found: Sequence[_Found], before: str, after: str) -> list[_Found]:
+    """Take words that stand for other words on lines that are otherwise the same for what a template fills in."""
+    named = list(found)
+    for line in dict.fromkeys(_lines(one.item, after) for one in found):
+        here = [one for one in found if _lines(one.item, after) == line]
+        swapped = [one for one in here if one.cause == Cause.SYSTEM_TEXT_CHANGED and _is_swapped(one, before, after)]
+        if not swapped or any(one.sort == "wording" and one not in swapped for one in here):
+            continue
+        constant = _constant(here, before, after)
+        if constant is None or (len(here) > 1 and count_words(constant) <= len(swapped)):
+            continue
+        for one in swapped:
+            named[named.index(one)] = one._replace(sort="value", cause=Cause.VALUE_IN_HEAD)
+    return named
+
+
+def _is_swapped(one: _Found, before: str, after: str) -> bool:
+    item = one.item
+    old, new = Stretch(before, item.before_start, item.before_end), Stretch(after, item.start, item.end)
+    return one.sort == "wording" and is_swapped_word(old, new)
+
+
+def _constant(found: Sequence[_Found], before: str, after: str) -> str | None:
+    """Return what two lines have in common besides what varies; None where they have lost or won something else."""
+    first, last = found[0].item, found[-1].item
+    old = (before.rfind("\n", 0, first.before_start) + 1, before.find("\n", last.before_end))
+    one = _without(before, old[0], old[1], [(item.before_start, item.before_end) for item, *_ in found])
+    other = _without(after, *_lines(last, after), [(item.start, item.end) for item, *_ in found])
+    return other if one == other else None
+
+
+def _without(text: str, start: int, end: int, spans: Sequence[tuple[int, int]]) -> str:
+    pieces: list[str] = []
+    for left, right in spans:
+        pieces.append(text[start:left])
+        start = right
+    return "\0".join([*pieces, text[start : len(text) if end < 0 else end]])
 
 
 def _lines(item: Variation, text: str) -> tuple[int, int]:
@@ -171,9 +223,28 @@ def _value_changes(values: Sequence[_Found], before: str, after: str, same_conve
         inside = [one for one in values if start <= one.wide.start and one.wide.end <= end]
         first, last = inside[0], inside[-1]
         per_call = same_conversation or first.cause != Cause.VALUE_IN_HEAD
-        slot = slot_line(after, spans, index, every="call" if per_call else "conversation") if end > start else ""
         old = (first.wide.before_start, last.wide.before_end)
+        pattern = open_pattern(after, spans, index, [Cut(before, *old)]) if end > start else ""
+        slot = slot_source(pattern, every="call" if per_call else "conversation") if pattern else ""
         yield TextChange(first.cause, _offset(first.item, before, after), old, (start, end), slot)
+
+
+def open_pattern(text: str, spans: Sequence[tuple[int, int]], target: int, others: Sequence[Cut]) -> str:
+    """Find a pattern that cuts out a varying span and quotes no secret; empty where there is none.
+
+    Args:
+        text: The text.
+        spans: Every varying span of it, in order.
+        target: Which of them.
+        others: More texts, with the span that has to be cut out of each.
+    """
+    start, end = spans[target]
+    secrets = secret_spans(text, start, end)
+    if any(left < end and start < right and not (start <= left and right <= end) for left, right in secrets):
+        return ""  # a part of a secret: the rest of it would stand beside the value
+    pattern = slot_pattern(text, spans, target, others=others, closed=secrets)
+    source = slot_source(pattern, every="conversation")
+    return pattern if hidden(source) == source else ""
 
 
 def _passage_changes(passages: Sequence[_Found], before: str, after: str) -> Iterator[TextChange]:

@@ -105,11 +105,16 @@ def sort_of(before: Stretch, after: Stretch) -> Sort:
 
 
 def is_swapped_word(before: Stretch, after: Stretch) -> bool:
-    """Whether one word stands for another in a sentence that is otherwise the same: what a template fills in."""
+    """Whether one word stands for another inside a sentence, as where a template fills one in."""
     words = [side.value.strip() for side in (before, after)]
     if not all(_WORD.fullmatch(word) and not _GRAMMAR.fullmatch(word) for word in words):
         return False
-    return before.line == after.line and before.rest == after.rest and bool(_WORD.search(after.line))
+    return bool(_WORD.search(after.line))
+
+
+def count_words(text: str) -> int:
+    """Count the words of a text, numbers left out."""
+    return len(_WORD.findall(text))
 
 
 def _cores(before: Stretch, after: Stretch) -> tuple[Stretch, Stretch]:

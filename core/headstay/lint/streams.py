@@ -354,8 +354,8 @@ def _is_told_anew(turn: Turn) -> bool:
 
 
 def _closeness(tip: Turn, turn: Turn) -> tuple[bool, bool, int, int, int]:
-    """Say how close an earlier request is: by head, by cache, by replies, by history, and else the latest."""
-    return tip.head == turn.head, tip.cache == turn.cache, _repeats(tip, turn), _shared(tip, turn), tip.number
+    """Say how close an earlier request is: by head, by cache, by history, by replies, and else the latest."""
+    return tip.head == turn.head, tip.cache == turn.cache, _shared(tip, turn), _repeats(tip, turn), tip.number
 
 
 def _have_common(one: Turn, other: Turn) -> bool:

@@ -2,13 +2,17 @@
 
 ```
 run.rehearse --> surroundings     what the two processes find: URLs, no keys, hash seeds, telemetry off
-             --> child            the code in each of them: moves the clock, then
-                 target           imports the module and calls what was named
-                 drive --> inputs asks what came back three questions, then one in a second conversation
+             --> process          starts them, one after the other, and waits
+                 --> child        the code in each of them: moves the clock, then
+                     loopback     keeps it from other machines
+                     target       imports the module and calls what was named
+                     drive --> inputs asks what came back three questions, then one in a second conversation
+             --> problems         what is said when that went wrong
+                 --> models       where a model is asked for that the emulator does not have
 ```
 """
 
 from headstay.errors import RehearsalError
-from headstay.rehearsal.run import limits, rehearse
+from headstay.rehearsal.run import Rehearsal, rehearse
 
-__all__ = ["RehearsalError", "limits", "rehearse"]
+__all__ = ["Rehearsal", "RehearsalError", "rehearse"]

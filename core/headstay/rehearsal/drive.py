@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, cast
@@ -43,12 +43,14 @@ class Driver:
         runner: Its event loop: what is async runs there, and what is not runs outside of it.
         prefer_async: Whether an object that has both kinds of methods is asked by the async one.
         mark: What makes the names of its conversations unique.
+        pause: Called before each question.
     """
 
     made: Any
     runner: asyncio.Runner
     prefer_async: bool
     mark: str
+    pause: Callable[[], None] = lambda: None
     tried: list[str] = field(default_factory=list[str])
     _opened: int = 0
     _shape: Shape | None = None
@@ -69,6 +71,7 @@ class Driver:
             try:
                 ask = self._open(kind, way)
                 for text in asked:
+                    self.pause()
                     ask(text)
             except _OTHER_WAY:
                 if number == len(ways):
@@ -79,6 +82,8 @@ class Driver:
     def _ways(self, kind: Kind) -> list[str]:
         names = ["run"] if kind == "run" else [kind, f"a{kind}"]
         found = [name for name in names if _has(self.made, name)]
+        if len(found) > 1 and _waits_for_its_loop(_checkpointer(self.made)):
+            return found[1:]
         return found[::-1] if self.prefer_async else found
 
     def _open(self, kind: Kind, way: str) -> Ask:
@@ -186,13 +191,27 @@ def _takes_config(method: Callable[..., object]) -> bool:
 
 def _keeps_history(made: object) -> bool:
     """Whether a runnable keeps the conversation itself, by its thread or session id."""
+    return bool(_checkpointer(made)) or any(_has(one, "get_session_history") for one in _layers(made))
+
+
+def _checkpointer(made: object) -> object:
+    """Return what keeps the conversations of a graph, or None."""
+    return next(filter(None, (getattr(one, "checkpointer", None) for one in _layers(made))), None)
+
+
+def _layers(made: object) -> Iterator[object]:
+    """Go from a runnable to those it is bound around."""
     for _ in range(8):
-        if getattr(made, "checkpointer", None) or _has(made, "get_session_history"):
-            return True
-        made = getattr(made, "bound", None)
         if made is None:
-            return False
-    return False
+            return
+        yield made
+        made = getattr(made, "bound", None)
+
+
+def _waits_for_its_loop(checkpointer: object) -> bool:
+    """Whether what a checkpointer does for `invoke` waits for an event loop that has ended or stands still."""
+    loop = getattr(checkpointer, "loop", None)
+    return isinstance(loop, asyncio.AbstractEventLoop) and not loop.is_running()
 
 
 def _history_keys(made: object) -> list[str]:

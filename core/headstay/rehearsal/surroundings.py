@@ -1,4 +1,4 @@
-"""What the two processes find: where the SDKs go, no real key, and different hash seeds."""
+"""What the two processes find: where the SDKs go, no real key, no proxy, and different hash seeds."""
 
 import os
 import re
@@ -12,8 +12,8 @@ _OTHER_SEEDS = range(2, 18)
 _KEY = re.compile(r"API_?KEY(_|$)|_AUTH_TOKEN$", re.IGNORECASE)
 _OUT = frozenset(
     {
-        *("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_PROFILE", "ANTHROPIC_PROXY"),
-        *("AZURE_OPENAI_AD_TOKEN", "OPENAI_PROXY", "PYTHONSTARTUP"),
+        *("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_PROFILE"),
+        *("AZURE_OPENAI_AD_TOKEN", "PYTHONSTARTUP"),
     }
 )
 _ANTHROPIC = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_URL", "ANTHROPIC_API_BASE", "AZURE_OPENAI_ENDPOINT")
@@ -41,19 +41,24 @@ def environment(given: Mapping[str, str], *, base_url: str, openai_url: str, see
         openai_url: What the OpenAI SDK takes. LangChain and LlamaIndex look into `OPENAI_API_BASE` first.
         seed: The hash seed: it decides the order of a set of texts.
     """
-    kept = {name: "none" if _KEY.search(name) else text for name, text in given.items() if name.upper() not in _OUT}
-    direct = ",".join(filter(None, (given.get("NO_PROXY") or given.get("no_proxy"), "127.0.0.1", "localhost")))
+    own = {name: text for name, text in given.items() if name.upper() not in _OUT and not _is_proxy(name)}
+    kept = {name: "none" if _KEY.search(name) else text for name, text in own.items()}
     return {
         **kept,
         **dict.fromkeys(_ANTHROPIC, base_url),
         **dict.fromkeys(_OPENAI, openai_url),
         **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY"), "none"),
-        **dict.fromkeys(("NO_PROXY", "no_proxy"), direct),
+        **dict.fromkeys(("NO_PROXY", "no_proxy"), "*"),  # also, that those in the system's settings do not count
         **_QUIET,
         "PYTHONHASHSEED": str(seed),
         "PYTHONIOENCODING": "utf-8:backslashreplace",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _is_proxy(name: str) -> bool:
+    """Whether a variable names a proxy; one on this machine would pass a request on to any other."""
+    return name.upper().endswith("_PROXY")
 
 
 def other_seed(lists: Iterable[Sequence[str]]) -> int:
