@@ -139,6 +139,17 @@ def advice(call: Call, judgement: Judged, *, ttl: str | None, asks: bool) -> str
     return f"{verdict.cause} ({verdict.owner}): {read}: {remedy}"
 
 
+def bought(call: Call, usage: Usage | None) -> Usage | None:
+    """Count writes of unknown lifetime as bought for the one that the request's markers name.
+
+    Chat Completions does not split its writes by lifetime, and Anthropic's streams do not either.
+    """
+    lives = (
+        {marker.ttl or call.rules.default_ttl for marker in call.plan.markers} if call.plan and call.rules else set()
+    )
+    return usage.attribute_writes(lives.pop()) if usage is not None and len(lives) == 1 else usage
+
+
 def row_of(call: Call, usage: Usage | None, judgement: Judged, agent: str, error: BaseException | None) -> Row:
     """Make the ledger's row of a call.
 

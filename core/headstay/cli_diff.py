@@ -12,6 +12,7 @@ from headstay.cli_format import Format, FormatOption, bad_input
 from headstay.comparison import Divergence
 from headstay.comparison import diff as compare
 from headstay.errors import WireError
+from headstay.trace import Entry, read_log
 
 Earlier = Annotated[Path, typer.Argument(help="the earlier request body, as JSON", show_default=False)]
 Later = Annotated[Path, typer.Argument(help="the later request body, as JSON", show_default=False)]
@@ -20,8 +21,8 @@ Later = Annotated[Path, typer.Argument(help="the later request body, as JSON", s
 def diff(request_a: Earlier, request_b: Later, *, form: FormatOption = Format.TEXT) -> None:
     """Say why request B does not continue the prefix of request A, and what that costs.
 
-    Each file holds one request body: Anthropic Messages, OpenAI Chat Completions or OpenAI Responses. Exit 0: B
-    continues A. Exit 1: there are findings, the one at the earliest place first.
+    Each file holds one request body: Anthropic Messages, OpenAI Chat Completions or OpenAI Responses. FILE:12 is the
+    request on line 12 of a log. Exit 0: B continues A. Exit 1: there are findings, the earliest place first.
     """
     with bad_input():
         divergence = _compared(request_a, request_b)
@@ -51,11 +52,14 @@ def _compared(request_a: Path, request_b: Path) -> Divergence:
 
 
 def read_body(path: Path) -> dict[str, object]:
-    """Read one request body from a file.
+    """Read one request body from a file, or from a line of a log: `calls.jsonl:12`.
 
     Raises:
         WireError: The file cannot be read, or what it holds is no JSON; the message says where.
     """
+    log, colon, line = str(path).rpartition(":")
+    if colon and line.isdecimal() and not path.exists():
+        return _of_line(Path(log), int(line))
     try:
         data = path.read_bytes()
     except OSError as problem:
@@ -78,6 +82,21 @@ def read_body(path: Path) -> dict[str, object]:
         raise WireError(f"{path}: not JSON: line {problem.lineno}, column {problem.colno}: {problem.msg}") from problem
     except RecursionError as problem:
         raise WireError(f"{path}: nested too deeply to be a request body") from problem
+
+
+def _of_line(log: Path, line: int) -> dict[str, object]:
+    """Read the request that begins on a line of a log.
+
+    Raises:
+        WireError: The log cannot be read, or no request begins there.
+    """
+    for piece in read_log(log):
+        if piece.line != line:
+            continue
+        if isinstance(piece, Entry):
+            return dict(piece.body)
+        raise WireError(f"{log}: no request on line {line}: {piece.reason}")
+    raise WireError(f"{log}: no request begins on line {line}")
 
 
 def _as_json(divergence: Divergence) -> str:

@@ -1,7 +1,7 @@
 """`headstay lint`: what broke the prefix in a log of requests, or in those that an agent sends."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from importlib import import_module
@@ -23,6 +23,9 @@ Target = Annotated[
     str | None,
     typer.Option("--agent", metavar="MODULE:ATTR", help="run this agent factory twice and lint what it sends"),
 ]
+Keep = Annotated[
+    Path | None, typer.Option("--keep", metavar="FILE", help="with --agent: write what it sent, one request a line")
+]
 PriceDate = Annotated[
     str | None,
     typer.Option("--prices", metavar="YYYY-MM-DD", help="price all calls as of this day; else each as of its own"),
@@ -30,7 +33,12 @@ PriceDate = Annotated[
 
 
 def lint(
-    trace: Log = None, *, agent: Target = None, prices: PriceDate = None, form: FormatOption = Format.TEXT
+    trace: Log = None,
+    *,
+    agent: Target = None,
+    keep: Keep = None,
+    prices: PriceDate = None,
+    form: FormatOption = Format.TEXT,
 ) -> None:
     """Find what broke the prompt prefix in a log of requests, when, and what it cost.
 
@@ -42,7 +50,9 @@ def lint(
         day = _day(prices)
         if (trace is None) == (agent is None):
             raise ConfigError("give either a log or --agent MODULE:ATTR")
-        report = _of_agent(agent, day) if agent is not None else _of_log(cast("Path", trace), day)
+        if keep is not None and agent is None:
+            raise ConfigError("--keep goes with --agent: a log is kept already")
+        report = _of_agent(agent, day, keep) if agent is not None else _of_log(cast("Path", trace), day)
     if form is Format.JSON:
         typer.echo(_as_json(report))
     else:
@@ -85,7 +95,7 @@ def _of_log(path: Path, day: date | None) -> Report:
     return report
 
 
-def _of_agent(target: str, day: date | None) -> Report:
+def _of_agent(target: str, day: date | None, keep: Path | None) -> Report:
     """Lint what an agent sends.
 
     Raises:
@@ -94,9 +104,29 @@ def _of_agent(target: str, day: date | None) -> Report:
     load("uvicorn", "emulator")
     rehearsal = cast("Any", import_module("headstay.rehearsal"))
     exchanges = cast("Any", import_module("headstay.trace.exchanges"))
-    sent = exchanges.entries(rehearsal.rehearse(target, progress=lint_table.said))
-    report = check(sent, prices_on=day)
-    return replace(report, notices=(*report.notices, *rehearsal.limits()))
+    found = rehearsal.rehearse(target, progress=lint_table.said)
+    if keep is not None:
+        _write(keep, found.exchanges)
+    report = check(exchanges.entries(found.exchanges), prices_on=day)
+    return replace(report, notices=(*report.notices, *found.notices))
+
+
+def _write(path: Path, exchanges: Sequence[Any]) -> None:
+    """Write what an agent sent and got, one request a line: a log that can be linted, or compared line by line."""
+    lines = [
+        {
+            "request": one.body,
+            "response": one.response,
+            "status": one.status,
+            "ts": one.started,
+            "answered": one.first_event,
+        }
+        for one in exchanges
+    ]
+    try:
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    except OSError as problem:
+        raise ConfigError(f"--keep {path}: cannot be written: {problem.strerror or problem}") from problem
 
 
 def _as_json(report: Report) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headstay.account import Judged, advice, expected_reads, judged, row_of
+from headstay.account import Judged, advice, bought, expected_reads, judged, row_of
 from headstay.added import written
 from headstay.call import Call
 from headstay.canonical import digest, size_of
@@ -392,6 +392,7 @@ class Flow:
         return unbound
 
     def _complete(self, call: Call, usage: Usage | None, error: BaseException | None) -> None:
+        usage = bought(call, usage)
         self.traffic.release(call)
         ttl = self.settings.ttl
         ratio = self.head_store.lane(call.lane.key).bytes_per_token if call.asked and call.lane else None

@@ -37,7 +37,10 @@ REMEDIES: Mapping[Cause, str] = {
     Cause.MARKER_TTL_ORDER: "put longer lifetimes before shorter ones along tools, system, messages",
     Cause.LOOKBACK_EXCEEDED: "keep the marker of the call before in its place, or set one at least every 20 blocks",
     Cause.BELOW_MINIMUM: "none is needed: a prompt this short is not cached, and cheap",
-    Cause.TTL_EXPIRED: 'ask for a longer lifetime (ttl="1h" where the provider has it), or ask again before it ends',
+    Cause.TTL_EXPIRED: (
+        'ask for a longer lifetime (ttl="1h" at Anthropic, "12h" at OpenAI from GPT-5.6 on), or ask again before the '
+        "entry has expired"
+    ),
     Cause.COLD_FAN_OUT: "let one call begin to answer before the others with the same head are sent",
     Cause.PROVIDER_ROUTING: (
         "stay with one provider, region and deployment, and send one prompt_cache_key for a head; several where more "

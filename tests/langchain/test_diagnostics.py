@@ -21,6 +21,7 @@ from headstay import HeadStore, Ledger
 from headstay.emulator import Emulator, ManualClock, Reply, serve
 from headstay.emulator.openai_switches import OpenAISwitches
 from headstay.ledger import Row
+from headstay.ledger.price import rates
 from langchain_headstay import cache_aware
 from langgraph_headstay import StableHeadMiddleware
 
@@ -378,3 +379,20 @@ def test_a_note_that_is_dropped_is_no_edited_history(claude_chat: Chat, policy: 
         ("ok", None, "messages_changed"),
         ("short", "unknown", "messages_changed"),
     ]
+
+
+@pytest.mark.parametrize(("ttl", "factor"), [("30m", 1.25), ("12h", 2.5)])
+def test_writes_are_priced_for_the_lifetime_that_was_asked_for(
+    server: Emulator, gpt_chat: Callable[..., ChatOpenAI], ttl: str, factor: float
+) -> None:
+    """Chat Completions says how much was written and not for how long."""
+    ledger = Ledger()
+    model = cache_aware(gpt_chat("gpt-5.6-terra"), ledger=ledger, ttl=ttl, on_break="record")
+    model.invoke([SystemMessage("Be kind and brief. " * 500), HumanMessage("Hello")])
+    (row,) = ledger.rows(with_cost=True)
+    assert row.write_by_ttl == {ttl: row.cache_write_tokens}
+    price = rates("openai", "gpt-5.6-terra")
+    assert price is not None
+    plain = (row.input_tokens or 0) - row.cache_write_tokens
+    expected = (plain + factor * row.cache_write_tokens) * price.input + row.output_tokens * price.output
+    assert row.cost_usd == pytest.approx(expected / 1e6)

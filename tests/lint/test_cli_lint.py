@@ -124,6 +124,18 @@ def test_what_a_terminal_would_act_on_is_written_out(tmp_path: Path) -> None:
     assert "\x1b" not in result.stdout
 
 
+def test_a_line_of_a_log_can_be_compared(tmp_path: Path) -> None:
+    path = write(tmp_path, [b"", *clocked()])
+    result = run(app, ["diff", f"{path}:2", f"{path}:4", "--format", "json"])
+    assert result.exit_code == 1
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert (finding["before"], finding["after"]) == ("10:00", "10:02")
+    for line, words in ((9, "no request begins on line 9"), (0, "no request begins on line 0")):
+        refused_line = run(app, ["diff", f"{path}:2", f"{path}:{line}"])
+        assert refused_line.exit_code == 2
+        assert words in refused_line.stderr
+
+
 class TestBadInput:
     """One line that says what and where, or a counted warning."""
 

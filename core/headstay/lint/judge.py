@@ -198,7 +198,8 @@ def _in_flight(step: Step) -> bool:
         return False
     if step.answered is not None:
         return started <= step.answered
-    return not step.continues and started - step.used < ANSWER_TAKES_S
+    guessed = not step.continues and not step.divergence.findings  # what changed explains it better than a guess
+    return guessed and started - step.used < ANSWER_TAKES_S
 
 
 def _is_below(far: Reach, rules: CacheRules) -> bool:

@@ -1,0 +1,146 @@
+"""All known system texts of one agent to the `Slot(...)` lines that declare what varies among them."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+from headstay.comparison.section_slot import SECTIONS, section_match
+from headstay.comparison.texts import bounded_variations, open_pattern, varying
+from headstay.remedy import Cut, is_value, slot_source, union
+from headstay.sections import section_cause
+from headstay.slots import Every, Slot, Template
+from headstay.values import Declared, extract
+
+_REFERENCES = 4
+_MOST_SLOTS = 12
+
+
+class KnownText(NamedTuple):
+    """A system text that an agent has sent.
+
+    Attributes:
+        text: The text.
+        conversation: What tells its conversation from the others.
+    """
+
+    text: str
+    conversation: Hashable
+
+
+class _Varying(NamedTuple):
+    """What varies among some texts.
+
+    Attributes:
+        spans: Where, in the text that the others are held against.
+        timed: For each, whether it is a clock or an id somewhere.
+        placed: For each text where the spans are in it.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    timed: tuple[bool, ...]
+    placed: dict[str, tuple[Cut, ...]]
+
+
+def slot_lines(known: Sequence[KnownText]) -> tuple[str, ...]:
+    """Write the lines that declare everything that varies among the system texts of an agent.
+
+    What stays the same within each conversation is declared for the conversation, anything else for the call; a clock
+    or an id too, as long as no conversation is known with two texts.
+
+    Args:
+        known: The texts at one place of the request, in order of use.
+
+    Returns:
+        Python source, one `Slot(r"...", every="...")` for each value or section. With all of them pasted, the
+        texts are one. Nothing where values do not tell the texts apart.
+    """
+    texts = tuple(dict.fromkeys(one.text for one in known))
+    if len(texts) < 2:
+        return ()
+    sections = _sections(texts)
+    cut = _without(texts, sections)
+    left = [KnownText(cut[one.text], one.conversation) for one in known]
+    for reference in tuple(dict.fromkeys(one.text for one in left[::-1]))[:_REFERENCES]:
+        found = _compare(reference, tuple(cut.values()))
+        slots = sections | (_declared(found, reference, left) if found else {})
+        if slots and _is_one(texts, slots):
+            return tuple(slot_source(match, every=every) for match, every in slots.items())
+    return ()
+
+
+def _sections(texts: Sequence[str]) -> dict[str, Every]:
+    """Find the sections of memory and of retrieved text that change as a whole, as `Slot(...)` takes them."""
+    found: dict[str, Every] = {}
+    last = texts[-1]
+    for text in texts[:-1]:
+        for item in bounded_variations(text, last):
+            before, after = Cut(text, item.before_start, item.before_end), Cut(last, item.start, item.end)
+            cause = section_cause(last, item.start, item.end)
+            if cause in SECTIONS and not (_is_short(before) and _is_short(after)):
+                match = section_match(cause, before, after)
+                found.update({match: SECTIONS[cause]} if match else {})
+    return found
+
+
+def _without(texts: Sequence[str], slots: Mapping[str, Every]) -> dict[str, str]:
+    """Return each text with placeholders for what slots cut out of it."""
+    declared = Declared((), tuple(Slot(match, every=every) for match, every in slots.items()), strict=False)
+    return {text: extract([text], declared).head[0] for text in texts}
+
+
+def _compare(reference: str, texts: Sequence[str]) -> _Varying | None:
+    """Find what varies between one text and all the others; None where that is more than values in their places."""
+    items = [item for text in texts if text != reference for item in varying(text, reference)]
+    spans = tuple(union([(start, end) for start, end, _ in items], reference))
+    if not spans or len(spans) > _MOST_SLOTS:
+        return None
+    borders = [0, *(at for span in spans for at in span), len(reference)]
+    literals = tuple(reference[borders[n] : borders[n + 1]] for n in range(0, len(borders), 2))
+    template = Template(literals, tuple(f"v{n}" for n in range(len(spans))))
+    placed: dict[str, tuple[Cut, ...]] = {}
+    for text in texts:
+        found = template.spans(text)
+        if isinstance(found, int):
+            return None
+        placed[text] = tuple(Cut(text, span.start, span.end) for span in found)
+    if not all(_is_short(cut) for cuts in placed.values() for cut in cuts):
+        return None
+    timed = tuple(
+        any(sort in ("clock", "id") and start <= left and right <= end for left, right, sort in items)
+        for start, end in spans
+    )
+    return _Varying(spans, timed, placed)
+
+
+def _is_short(cut: Cut) -> bool:
+    value = cut.text[cut.start : cut.end]
+    return not value or (is_value(value) and "\n" not in value)
+
+
+def _declared(found: _Varying, reference: str, known: Sequence[KnownText]) -> dict[str, Every]:
+    """Return pattern and kind of each slot; nothing where one has no pattern."""
+    slots: dict[str, Every] = {}
+    for index in range(len(found.spans)):
+        others = [cuts[index] for text, cuts in found.placed.items() if text != reference]
+        pattern = open_pattern(reference, found.spans, index, others)
+        if not pattern:
+            return {}
+        slots[pattern] = _every(found, index, known)
+    return slots
+
+
+def _every(found: _Varying, index: int, known: Sequence[KnownText]) -> Every:
+    values: dict[Hashable, set[str]] = {}
+    for one in known:
+        cut = found.placed[one.text][index]
+        values.setdefault(one.conversation, set()).add(one.text[cut.start : cut.end])
+    if any(len(seen) > 1 for seen in values.values()):
+        return "call"
+    seen_again = len({(one.text, one.conversation) for one in known}) > len(values)
+    return "call" if found.timed[index] and not seen_again else "conversation"
+
+
+def _is_one(texts: Sequence[str], slots: Mapping[str, Every]) -> bool:
+    """Whether the texts are the same once the slots are cut out, and something is left of them."""
+    declared = Declared((), tuple(Slot(match, every=every) for match, every in slots.items()))
+    taken = [extract([text], declared) for text in texts]
+    return len({one.head for one in taken}) == 1 and not any(one.notices for one in taken)
