@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from headstay.comparison.section_slot import SECTIONS, section_match
 from headstay.comparison.texts import bounded_variations, open_pattern, varying
+from headstay.comparison.values import Sort
 from headstay.remedy import Cut, is_value, slot_source, union
 from headstay.sections import section_cause
 from headstay.slots import Every, Slot, Template
@@ -12,6 +13,7 @@ from headstay.values import Declared, extract
 
 _REFERENCES = 4
 _MOST_SLOTS = 12
+_SECTIONS_OF = 8
 
 
 class KnownText(NamedTuple):
@@ -71,7 +73,7 @@ def _sections(texts: Sequence[str]) -> dict[str, Every]:
     """Find the sections of memory and of retrieved text that change as a whole, as `Slot(...)` takes them."""
     found: dict[str, Every] = {}
     last = texts[-1]
-    for text in texts[:-1]:
+    for text in texts[:-1][-_SECTIONS_OF:]:
         for item in bounded_variations(text, last):
             before, after = Cut(text, item.before_start, item.before_end), Cut(last, item.start, item.end)
             cause = section_cause(last, item.start, item.end)
@@ -89,26 +91,32 @@ def _without(texts: Sequence[str], slots: Mapping[str, Every]) -> dict[str, str]
 
 def _compare(reference: str, texts: Sequence[str]) -> _Varying | None:
     """Find what varies between one text and all the others; None where that is more than values in their places."""
-    items = [item for text in texts if text != reference for item in varying(text, reference)]
-    spans = tuple(union([(start, end) for start, end, _ in items], reference))
-    if not spans or len(spans) > _MOST_SLOTS:
-        return None
-    borders = [0, *(at for span in spans for at in span), len(reference)]
-    literals = tuple(reference[borders[n] : borders[n + 1]] for n in range(0, len(borders), 2))
-    template = Template(literals, tuple(f"v{n}" for n in range(len(spans))))
-    placed: dict[str, tuple[Cut, ...]] = {}
+    items: list[tuple[int, int, Sort]] = []
+    spans: list[tuple[int, int]] = []
     for text in texts:
-        found = template.spans(text)
-        if isinstance(found, int):
+        if _placed(reference, spans, text):  # what is known to vary is all that is different here too
+            continue
+        items += varying(text, reference)
+        spans = union([(start, end) for start, end, _ in items], reference)
+        if len(spans) > _MOST_SLOTS or not all(_is_short(Cut(reference, *span)) for span in spans):
             return None
-        placed[text] = tuple(Cut(text, span.start, span.end) for span in found)
-    if not all(_is_short(cut) for cuts in placed.values() for cut in cuts):
+    placed = {text: _placed(reference, spans, text) for text in texts}
+    if not spans or not all(placed.values()):
         return None
     timed = tuple(
         any(sort in ("clock", "id") and start <= left and right <= end for left, right, sort in items)
         for start, end in spans
     )
-    return _Varying(spans, timed, placed)
+    return _Varying(tuple(spans), timed, placed)
+
+
+def _placed(reference: str, spans: Sequence[tuple[int, int]], text: str) -> tuple[Cut, ...]:
+    """Find the spans of one text in another; nothing where the rest is not the same, or more than values stand there."""
+    borders = [0, *(at for span in spans for at in span), len(reference)]
+    literals = tuple(reference[borders[n] : borders[n + 1]] for n in range(0, len(borders), 2))
+    found = Template(literals, tuple(f"v{n}" for n in range(len(spans)))).spans(text)
+    cuts = () if isinstance(found, int) else tuple(Cut(text, span.start, span.end) for span in found)
+    return cuts if all(map(_is_short, cuts)) else ()
 
 
 def _is_short(cut: Cut) -> bool:

@@ -108,6 +108,8 @@ class Judge:
         """Name what the requests do not show: why not even that was read which did not change."""
         if not rules.known:
             return None
+        if not far.marked and far.whole and not usage.cache_read_tokens:
+            return Cause.MARKERS_MISSING
         flight = _in_flight(step)
         life = rules.ttl_seconds(far.ttl)
         gone = judge(far.whole, usage, ttl_seconds=life, gap_seconds=gap, writer_in_flight=flight)
@@ -118,14 +120,12 @@ class Judge:
             return None if step.divergence.findings or not step.turn.request.marks else Cause.BELOW_MINIMUM
         if judge(far.kept, usage).status != "short":
             return None
-        return self._unknown(step, rules, far, usage, crowded=crowded)
+        return self._unknown(step, rules, usage, crowded=crowded)
 
-    def _unknown(self, step: Step, rules: CacheRules, far: Reach, usage: Usage, *, crowded: bool) -> Cause | None:
+    def _unknown(self, step: Step, rules: CacheRules, usage: Usage, *, crowded: bool) -> Cause | None:
         told = MEANINGS.get(step.turn.entry.diagnosis)
         if told is not None and not step.divergence.findings:
             return told.cause
-        if not far.marked:
-            return Cause.MARKERS_MISSING
         implicit = rules.explicit_mode and not step.turn.request.marks
         if not step.continues and implicit:  # whether an unmarked head is found again there is not settled
             return None
@@ -196,6 +196,8 @@ def _in_flight(step: Step) -> bool:
     started = step.turn.entry.started
     if started is None or step.used is None:
         return False
+    if step.continues and step.before is not None and len(step.turn.said) > len(step.before.said):
+        return False  # it holds the answer
     if step.answered is not None:
         return started <= step.answered
     guessed = not step.continues and not step.divergence.findings  # what changed explains it better than a guess

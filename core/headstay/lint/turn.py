@@ -48,6 +48,11 @@ class Turn:
         return self.entry.wire, self.entry.account
 
     @property
+    def said(self) -> list[Segment]:
+        """What a model said in the messages."""
+        return [segment for segment in self.request.messages if is_said(segment)]
+
+    @property
     def has_reply(self) -> bool:
         """Whether the messages hold anything that a model said."""
         return any(is_said(segment) for segment in self.request.messages)
