@@ -80,9 +80,8 @@ def test_a_clock(server: Emulator, asking: Callable[..., Any]) -> None:
         assert report.lost.lost_tokens == report.readable_tokens
     # What one call was asked to keep is what the next one could have read.
     usages = [piece.usage for piece in entries(server.exchanges) if isinstance(piece, Entry) and piece.usage]
-    kept = [
-        usage.input_tokens // (128 if asking is gpt else 1) * (128 if asking is gpt else 1) for usage in usages[:-1]
-    ]
+    step = 128 if asking is gpt else 1
+    kept = [usage.input_tokens // step * step for usage in usages[:-1]]
     assert reported.readable_tokens == pytest.approx(sum(kept), rel=0.02)
 
 

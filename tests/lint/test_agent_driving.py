@@ -259,6 +259,8 @@ def test_the_environment_holds_no_key_and_leads_to_the_emulator() -> None:
     assert {name: text for name, text in found.items() if name.upper().endswith("PROXY")} == {
         "NO_PROXY": "*",
         "no_proxy": "*",
+        "grpc_proxy": "http://127.0.0.1:9",
+        "no_grpc_proxy": "127.0.0.1,localhost",
     }
     assert found["DATABASE_URL"] == "db://host"
     assert found["PYTHONHASHSEED"] == "5"

@@ -29,6 +29,8 @@ _QUIET = {
     "ANONYMIZED_TELEMETRY": "false",
     "DO_NOT_TRACK": "1",
 }
+# gRPC connects without Python's sockets; nobody listens at the port for discarded data.
+_GRPC = {"grpc_proxy": "http://127.0.0.1:9", "no_grpc_proxy": "127.0.0.1,localhost"}
 _ORDER = "import sys; print(*set(sys.argv[1:]), sep='\\0')"
 
 
@@ -49,6 +51,7 @@ def environment(given: Mapping[str, str], *, base_url: str, openai_url: str, see
         **dict.fromkeys(_OPENAI, openai_url),
         **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY"), "none"),
         **dict.fromkeys(("NO_PROXY", "no_proxy"), "*"),  # also, that those in the system's settings do not count
+        **_GRPC,
         **_QUIET,
         "PYTHONHASHSEED": str(seed),
         "PYTHONIOENCODING": "utf-8:backslashreplace",
