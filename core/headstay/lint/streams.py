@@ -16,10 +16,11 @@ from headstay.comparison.history import compare_histories, is_summary
 from headstay.lint.family import have_nothing_in_common, is_one_agent
 from headstay.lint.turn import Likenesses, Turn, is_said, said_texts, words_of
 
-MAX_WEIGHT = 128_000_000
+MAX_WEIGHT = 64_000_000
 """Characters of requests that are kept to compare later ones with."""
 
 _TIPS = 16  # of one conversation: it may have been forked, or its agents ask side by side
+_AGENTS = 3  # that take turns in one conversation, beside the one that spoke last
 _SAME_REPLY = 3  # conversations that hold a reply; one that as many begin with or repeat ties none together
 _SAME_START = 64  # conversations that are looked at because a request begins with their messages
 _LOOKED_AT = 8  # conversations that are looked at where nothing else ties a request to one
@@ -107,6 +108,8 @@ class Streams:
             stream, before = found
             if not _same_lane(before, turn):  # it may be that of another agent, and each goes on with its own
                 stream.superseded.add(before.number)
+                if len(stream.superseded) > _AGENTS:
+                    self._drop(stream, next(tip for tip in stream.tips if tip.number in stream.superseded))
             elif not (clean and _goes_back(before, turn)):
                 self._drop(stream, before)
         stream.turns += 1
