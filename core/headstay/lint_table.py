@@ -118,7 +118,10 @@ def _fix(fix: Fix) -> str:
     more = ", ..." if fix.sum.breaks > len(fix.lines) == _LINES else ""
     lines = f"line{'' if len(fix.lines) == 1 else 's'} {', '.join(map(str, fix.lines[:_LINES]))}{more}"
     times = f", {fix.sum.breaks:,}x" if fix.sum.breaks else ""
-    return f"{fix.cause}{where}: {_usd(fix.sum.lost_usd)}, {fix.sum.lost_tokens:,} tokens{times} ({lines})"
+    lost = f"{_usd(fix.sum.lost_usd)}, {fix.sum.lost_tokens:,} tokens"
+    if fix.alone_tokens and not fix.sum.lost_tokens:
+        lost = f"gains nothing by itself, and nothing behind it does without it ({fix.alone_tokens:,} tokens)"
+    return f"{fix.cause}{where}: {lost}{times} ({lines})"
 
 
 def _show_causes(report: Report, out: Console) -> None:

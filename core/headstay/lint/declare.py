@@ -1,11 +1,11 @@
 """All known system texts of one agent to the `Slot(...)` lines that declare what varies among them."""
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from headstay.comparison.section_slot import SECTIONS, section_match
 from headstay.comparison.texts import bounded_variations, open_pattern, varying
-from headstay.comparison.values import Sort
 from headstay.remedy import Cut, is_value, slot_source, union
 from headstay.sections import section_cause
 from headstay.slots import Every, Slot, Template
@@ -14,6 +14,7 @@ from headstay.values import Declared, extract
 _REFERENCES = 4
 _MOST_SLOTS = 12
 _SECTIONS_OF = 8
+_WORDS = 8
 
 
 class KnownText(NamedTuple):
@@ -91,12 +92,15 @@ def _without(texts: Sequence[str], slots: Mapping[str, Every]) -> dict[str, str]
 
 def _compare(reference: str, texts: Sequence[str]) -> _Varying | None:
     """Find what varies between one text and all the others; None where that is more than values in their places."""
-    items: list[tuple[int, int, Sort]] = []
+    items: list[tuple[int, int, str]] = []
     spans: list[tuple[int, int]] = []
     for text in texts:
         if _placed(reference, spans, text):  # what is known to vary is all that is different here too
             continue
-        items += varying(text, reference)
+        found = varying(text, reference)
+        if any(sort == "wording" and _is_line(reference, start, end) for start, end, sort in found):
+            return None
+        items += found
         spans = union([(start, end) for start, end, _ in items], reference)
         if len(spans) > _MOST_SLOTS or not all(_is_short(Cut(reference, *span)) for span in spans):
             return None
@@ -111,7 +115,7 @@ def _compare(reference: str, texts: Sequence[str]) -> _Varying | None:
 
 
 def _placed(reference: str, spans: Sequence[tuple[int, int]], text: str) -> tuple[Cut, ...]:
-    """Find the spans of one text in another; nothing where the rest is not the same, or more than values stand there."""
+    """Find the spans of one text in another; nothing where the rest differs, or more than values stand there."""
     borders = [0, *(at for span in spans for at in span), len(reference)]
     literals = tuple(reference[borders[n] : borders[n + 1]] for n in range(0, len(borders), 2))
     found = Template(literals, tuple(f"v{n}" for n in range(len(spans)))).spans(text)
@@ -120,8 +124,16 @@ def _placed(reference: str, spans: Sequence[tuple[int, int]], text: str) -> tupl
 
 
 def _is_short(cut: Cut) -> bool:
+    """Whether a value stands there, or nothing: no passage, and no sentence."""
     value = cut.text[cut.start : cut.end]
-    return not value or (is_value(value) and "\n" not in value)
+    return not value or (is_value(value) and "\n" not in value and len(value.split()) <= _WORDS)
+
+
+def _is_line(text: str, start: int, end: int) -> bool:
+    """Whether a span is all that stands on its line, marks aside."""
+    stop = text.find("\n", end)
+    beside = text[text.rfind("\n", 0, start) + 1 : start] + text[end : len(text) if stop < 0 else stop]
+    return start < end and not re.search(r"\w", beside)
 
 
 def _declared(found: _Varying, reference: str, known: Sequence[KnownText]) -> dict[str, Every]:

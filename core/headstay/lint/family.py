@@ -60,12 +60,15 @@ class Families:
         family = self._of(turn)
         return next(reversed(family.heads.values())) if family and family.heads else None
 
-    def note(self, turn: Turn, *, opening: bool) -> None:
+    def note(self, turn: Turn, *, opening: bool) -> int:
         """Remember the head of a request.
 
         Args:
             turn: The request.
             opening: Whether it begins a conversation.
+
+        Returns:
+            The number of its agent.
         """
         name = _name(turn)
         number = self._by_head.get(name)
@@ -86,6 +89,7 @@ class Families:
         if len(family.heads) > _HEADS_EACH:
             _, gone = family.heads.popitem(last=False)
             self._by_head.pop(_name(gone.turn), None)
+        return number
 
     def _place(self, turn: Turn) -> tuple[int, Family]:
         for number, family in self._candidates(turn):

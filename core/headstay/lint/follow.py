@@ -28,6 +28,7 @@ class Step:
 
     Attributes:
         turn: The request.
+        agent: Number of its agent.
         conversation: Number of its conversation, from 1.
         place: Its place in the conversation, from 1.
         before: What it is held against: the request it continues; for the first one of a conversation the first one of
@@ -39,6 +40,7 @@ class Step:
     """
 
     turn: Turn
+    agent: int
     conversation: int
     place: int
     before: Turn | None
@@ -89,11 +91,12 @@ class Follower:
         used = found[1].entry.started if found else head.used if head else None
         answered = found[1].entry.answered if found else head.answered if head else None
         stream = self._streams.keep(turn, found, clean=clean)
-        self._families.note(turn, opening=found is None)
+        agent = self._families.note(turn, opening=found is None)
         if not entry.exact:
             divergence = _only(divergence, [one for one in divergence.findings if one.cause not in MARKER_CAUSES])
         return Step(
             turn=turn,
+            agent=agent,
             conversation=stream.number,
             place=stream.turns,
             before=before,

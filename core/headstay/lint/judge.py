@@ -28,12 +28,14 @@ class Loss:
 
     Attributes:
         finding: Cause, place, both sides and remedy.
-        tokens: Tokens that were paid for again because of it.
+        tokens: Tokens that were paid for again because of it, where all before it were mended.
+        alone: As many as it would cost if it were the only one.
         seen: Whether it was read off the two requests, as opposed to the usage and the times.
     """
 
     finding: Finding
     tokens: int
+    alone: int = 0
     seen: bool = True
 
 
@@ -82,11 +84,11 @@ class Judge:
             return self._by_usage(step, rules, far, usage, gap, crowded=crowded)
         short = _is_below(far, rules)
         if not far.marked:
-            losses = _seen(step, far.losses)
+            losses = _seen(step, far, far.losses)
             return Judgement(far, 0, losses, short=short, unmarked=far.kept)
         if gap is not None and rules.known and gap > rules.ttl_seconds(far.ttl):
-            return Judgement(far, 0, _seen(step, [0] * len(far.losses)), short=short, expired=far.whole)
-        return Judgement(far, far.kept, _seen(step, far.losses), short=short)
+            return Judgement(far, 0, _seen(step, far, [0] * len(far.losses)), short=short, expired=far.whole)
+        return Judgement(far, far.kept, _seen(step, far, far.losses), short=short)
 
     def _by_usage(
         self, step: Step, rules: CacheRules, far: Reach, usage: Usage, gap: float | None, *, crowded: bool
@@ -97,9 +99,9 @@ class Judge:
         missing = max(0, far.whole - read)
         lost = missing if elsewhere or missing > max(rules.step, _ESTIMATE * far.whole) else 0
         of_requests = 0 if elsewhere in _WHOLLY else min(lost, far.whole - far.kept)
-        losses = _seen(step, _scaled(far.losses, of_requests))
+        losses = _seen(step, far, _scaled(far.losses, of_requests))
         if elsewhere is not None:
-            losses += (Loss(_finding(step, elsewhere, gap), lost - of_requests, seen=False),)
+            losses += (Loss(_finding(step, elsewhere, gap), lost - of_requests, lost - of_requests, seen=False),)
         return Judgement(replace(far, whole=max(far.whole, read)), read, losses, short=_is_below(far, rules))
 
     def _elsewhere(
@@ -161,9 +163,9 @@ class Judge:
         return len(times) > most and started - times[0] < 60
 
 
-def _seen(step: Step, shares: Sequence[int]) -> tuple[Loss, ...]:
-    pairs = zip(step.divergence.findings, shares, strict=True)
-    return tuple(Loss(finding, tokens) for finding, tokens in pairs)
+def _seen(step: Step, far: Reach, shares: Sequence[int]) -> tuple[Loss, ...]:
+    found = zip(step.divergence.findings, shares, far.alone, strict=True)
+    return tuple(Loss(finding, tokens, alone if any(shares) else 0) for finding, tokens, alone in found)
 
 
 def _without_tails(step: Step, far: Reach) -> tuple[Step, Reach]:

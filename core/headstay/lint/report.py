@@ -3,12 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
 from headstay.causes import Cause
 from headstay.comparison import Finding
 from headstay.comparison.excerpt import excerpt
+from headstay.lint.declare import KnownText, slot_lines
 from headstay.lint.follow import Step
 from headstay.lint.judge import Judgement, Loss
 from headstay.lint.money import Money
@@ -20,8 +21,11 @@ MAX_BREAKS = 10_000
 
 _UNMARKED = Loss(Finding(Cause.MARKERS_MISSING, "", 0, "", "", REMEDIES[Cause.MARKERS_MISSING]), 0)
 _FIXES = 3
+_TEXTS = 24
+_SLOT = "Slot("
 _LINES_SHOWN = 5
 _INDEX = re.compile(r"\[\d+\]")
+_NUMBER = re.compile(r"\d+")
 _OF_MESSAGE = re.compile(r"^(messages|input)\[\d+\]")
 
 
@@ -104,13 +108,15 @@ class Sum:
 
 @dataclass(slots=True)
 class Fix:
-    """One thing to mend: the breaks of one cause at one place.
+    """One thing to mend: the breaks of one cause at one place, or all values that vary in one text.
 
     Attributes:
-        cause: The code.
+        cause: The code; of several the one that was seen first.
         path: The place, the number of the message left out.
         remedy: What to do.
-        sum: What the breaks add up to.
+        sum: What the breaks add up to; what it gains if all that stands before it is mended too.
+        alone_tokens: Tokens that it would cost if it were the only one. With 0 in `sum` it gains nothing by itself, and
+            without it what stands behind it gains nothing.
         lines: Lines of the first of them.
     """
 
@@ -118,6 +124,7 @@ class Fix:
     path: str
     remedy: str
     sum: Sum = field(default_factory=Sum)
+    alone_tokens: int = 0
     lines: list[int] = field(default_factory=list[int])
 
 
@@ -126,7 +133,7 @@ class Passed:
     """Pieces of the log that were passed over for one reason.
 
     Attributes:
-        reason: The reason.
+        reason: The reason, as of the first one.
         count: How many.
         lines: Lines of the first of them.
         bad: Whether something is wrong with them, as opposed to being no model calls.
@@ -189,10 +196,12 @@ class Account:
         self._breaks: list[LoggedBreak] = []
         self._lost = Sum()
         self._by_cause: dict[Cause, Sum] = {}
-        self._fixes: dict[tuple[Cause, str, str], Fix] = {}
+        self._fixes: dict[tuple[object, ...], Fix] = {}
+        self._texts: dict[tuple[object, ...], dict[KnownText, None]] = {}
         self._count: Counter[str] = Counter()
         self._skipped: dict[tuple[str, bool], list[int]] = {}
         self._skips: Counter[tuple[str, bool]] = Counter()
+        self._reasons: dict[tuple[str, bool], str] = {}
 
     @property
     def requests(self) -> int:
@@ -201,8 +210,9 @@ class Account:
 
     def skip(self, piece: Skipped) -> None:
         """Count a piece of the log that is no request."""
-        key = (piece.reason, piece.bad)
+        key = (_NUMBER.sub("0", piece.reason), piece.bad)
         self._skips[key] += 1
+        self._reasons.setdefault(key, piece.reason)
         lines = self._skipped.setdefault(key, [])
         if len(lines) < _LINES_SHOWN:
             lines.append(piece.line)
@@ -221,14 +231,18 @@ class Account:
             self._count["unmarked"] += not far.marked and entry.usage is None
             if judgement.unmarked:
                 usd = self._money.lost(step.turn, far, judgement.unmarked)
-                self._fix(_UNMARKED, step).sum.add(judgement.unmarked, usd, breaks=0)
+                fix = self._fix(_UNMARKED, step)
+                fix.alone_tokens += judgement.unmarked
+                fix.sum.add(judgement.unmarked, usd, breaks=0)
         for loss in judgement.losses:
             self._add(step, judgement, loss)
 
     def _add(self, step: Step, judgement: Judgement, loss: Loss) -> None:
         far, finding = judgement.reach, loss.finding
         usd = self._money.lost(step.turn, far, loss.tokens) if far is not None and loss.tokens else 0.0
-        for one in (self._lost, self._by_cause.setdefault(finding.cause, Sum()), self._fix(loss, step).sum):
+        fix = self._fix(loss, step)
+        fix.alone_tokens += loss.alone
+        for one in (self._lost, self._by_cause.setdefault(finding.cause, Sum()), fix.sum):
             one.add(loss.tokens, usd)
         if len(self._breaks) < MAX_BREAKS:
             self._breaks.append(_logged(step, judgement, loss, usd))
@@ -237,10 +251,30 @@ class Account:
         finding = loss.finding
         path = _OF_MESSAGE.sub(r"\1[]", finding.path) if _is_history(step, finding.path) else finding.path
         path = _INDEX.sub("[]", path) if path.startswith("tools") else path
-        fix = self._fixes.setdefault((finding.cause, path, finding.remedy), Fix(finding.cause, path, finding.remedy))
-        if len(fix.lines) < _LINES_SHOWN:
+        key: tuple[object, ...] = (finding.cause, path, finding.remedy if finding.cause == Cause.UNKNOWN else "")
+        if _SLOT in finding.remedy:  # several values of one text are declared together
+            key = (step.agent, path)
+            self._remember(key, step, path)
+        fix = self._fixes.setdefault(key, Fix(finding.cause, path, finding.remedy))
+        if len(fix.lines) < _LINES_SHOWN and step.turn.entry.line not in fix.lines:
             fix.lines.append(step.turn.entry.line)
         return fix
+
+    def _remember(self, key: tuple[object, ...], step: Step, path: str) -> None:
+        """Keep the text in which something varies, of this request and of the one it is held against."""
+        texts = self._texts.setdefault(key, {})
+        for turn in (step.before, step.turn):
+            segment = next((one for one in turn.request.system if one.path == path), None) if turn else None
+            if turn is not None and segment is not None and len(texts) < _TEXTS:
+                name = turn.entry.conversation or step.conversation * (turn is step.turn or step.continues)
+                texts.setdefault(KnownText(segment.text, name))
+
+    def _declared(self, key: tuple[object, ...], fix: Fix) -> Fix:
+        """Say how all that varies in one text is declared, where that can be said."""
+        lines = slot_lines(tuple(self._texts.get(key, ())))
+        return (
+            replace(fix, remedy=f"declare {'it' if len(lines) == 1 else 'them'}: {', '.join(lines)}") if lines else fix
+        )
 
     def report(self, *, conversations: int, notices: Iterable[str] = ()) -> Report:
         """Return what was added.
@@ -250,8 +284,8 @@ class Account:
             notices: What else should be known.
         """
         day, source = self._money.source
-        worth = sorted(self._fixes.values(), key=lambda fix: fix.sum.worth, reverse=True)
-        worth = [fix for fix in worth if fix.sum.lost_tokens] or worth
+        worth = sorted(self._fixes.items(), key=lambda item: (item[1].sum.worth, item[1].alone_tokens), reverse=True)
+        worth = [item for item in worth if item[1].alone_tokens] or worth
         by_cause = sorted(self._by_cause.items(), key=lambda item: item[1].worth, reverse=True)
         return Report(
             clean=not self._lost.breaks,
@@ -265,10 +299,10 @@ class Account:
             price_date=day,
             price_source=source,
             priced_on=self._money.on.isoformat() if self._money.on else None,
-            fixes=tuple(worth[:_FIXES]),
+            fixes=tuple(self._declared(key, fix) for key, fix in worth[:_FIXES]),
             breaks=tuple(self._breaks),
             skipped=tuple(
-                Passed(reason, self._skips[reason, bad], tuple(lines), bad)
+                Passed(self._reasons[reason, bad], self._skips[reason, bad], tuple(lines), bad)
                 for (reason, bad), lines in sorted(self._skipped.items(), key=lambda item: (not item[0][1], item[1]))
             ),
             notices=(*self._notices(), *notices),

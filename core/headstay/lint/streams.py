@@ -213,7 +213,9 @@ class Streams:
         """Find the only request whose last question this one holds, though all that was before it is gone."""
         if not turn.has_reply:
             return None
-        for key, segment in zip(turn.keys, turn.request.messages, strict=True):
+        messages = turn.request.messages
+        answered = max(index for index, segment in enumerate(messages) if is_said(segment))
+        for key, segment in zip(turn.keys[:answered], messages[:answered], strict=True):
             known = () if is_said(segment) else self._by_question.get((*turn.lane, key), ())
             numbers = {*known} if len(known) <= _TIPS else set[int]()
             if len(numbers) != 1:
