@@ -135,7 +135,7 @@ class _Reach(NamedTuple):
         words: Words at most.
         chars: Characters at most.
         shy: Whether it keeps clear of what may be another value: of digits, and of names beyond the next word.
-        far: Whether it goes on over the end of the line.
+        far: Whether it goes on over other values and over the end of the line.
     """
 
     words: int
@@ -143,9 +143,18 @@ class _Reach(NamedTuple):
     shy: bool
     far: bool = False
 
+    def to_line_start(self) -> "_Reach":
+        """Return how much may be quoted where that is all that stands before a value on its line."""
+        return self._replace(words=max(4, self.words), chars=24)
+
+    def without(self, quoted: str) -> "_Reach":
+        """Return what is left once something was quoted."""
+        words = len(_few(list(_QUOTED.finditer(quoted)), self.words + 1))
+        return self._replace(words=max(0, self.words - words), chars=max(0, self.chars - len(quoted)))
+
 
 _REACHES = (
-    *(_Reach(words, chars, shy) for shy in (True, False) for words, chars in ((2, 16), (4, 20), (6, 24))),
+    *(_Reach(words, chars, shy) for words, chars in ((2, 18), (4, 22), (6, 24)) for shy in (True, False)),
     _Reach(6, 24, shy=False, far=True),
 )
 
@@ -202,7 +211,9 @@ def slot_pattern(
 
 
 def slot_source(pattern: str, *, every: Every) -> str:
-    """Write the Python source of a slot: `Slot(r"...", every="...")`."""
+    """Write the Python source of a slot: `Slot(r"...", every="...")`; of a heading it is `Slot("## ...", ...)`."""
+    if pattern.startswith("#"):
+        return f'Slot("{pattern}", every="{every}")'
     if '"' in pattern and "'" in pattern:
         pattern = pattern.replace('"', r"\x22")
     quote = "'" if '"' in pattern else '"'
@@ -237,11 +248,12 @@ def _cuts(pattern: str, cut: Cut) -> bool:
 
 def _pattern(cut: Cut, holes: Sequence[tuple[int, int]], reach: _Reach, others: Sequence[Cut]) -> str:
     left, beside = _left(cut.text, holes, cut.start, reach)
-    right = _right(cut.text, holes, cut.end, reach)
-    if reach.far or not (_WORD.search(left) or _WORD.search(right)):
-        right += _below(cut.text, holes, cut.end, reach) if right.endswith("$") else ""
+    right, rest = _right(cut.text, holes, cut.end, reach)
+    if right.endswith("$") and (reach.far or not (_WORD.search(left) or _WORD.search(right))):
+        right += _below(cut.text, holes, cut.end, rest)
     values = [one.text[one.start : one.end] for one in (cut, *others)]
     body = r"[\s\S]" if any("\n" in value.strip("\n") for value in values) else "."
+    left = f"\\{left}" if left.startswith("#") else left  # a slot takes what begins with # for a heading
     return f"{left}(?P<{group_name(beside)}>{body}{'+' if all(values) else '*'}?){right}"
 
 
@@ -266,86 +278,86 @@ def _digits(cut: Cut) -> Iterator[tuple[int, int]]:
 def _left(text: str, holes: Sequence[tuple[int, int]], start: int, reach: _Reach) -> tuple[str, str]:
     """Return the pattern for what stands before a span, and the words that stand right before it."""
     line = text.rfind("\n", 0, start) + 1
-    pattern, beside, at, chars = "", "", start, reach.chars
+    pattern, beside, at = "", "", start
     for crossed in range(_CROSSED + 1):
         hole = max((hole for hole in holes if line <= hole[0] and hole[1] <= at), default=None)
         literal = text[hole[1] if hole else line : at]
-        kept = literal[_begin(literal, reach, chars) :]
-        pattern, chars = escaped(kept) + pattern, chars - len(kept)
+        whole = not hole and not crossed and _begin(literal, reach.to_line_start()) == 0
+        kept = literal if whole else literal[_begin(literal, reach) :]
+        pattern, reach = escaped(kept) + pattern, reach.without(kept)
         beside = beside if crossed else kept
-        if len(kept) < len(literal) or (_WORD.search(literal) and (hole or not reach.far)):
+        if len(kept) < len(literal) or (_WORD.search(literal) and not reach.far):
             return ("^" if len(kept) == len(literal) and not hole else "") + pattern, beside
         if hole is None:  # nothing to hold on to but the line before
-            above = _above(text, holes, line, reach, chars) if not crossed else ""
+            above = _above(text, holes, line, reach) if reach.far or not crossed else ""
             return (above or "^") + pattern, beside
         if crossed < _CROSSED:
             pattern, at = ".+?" + pattern, hole[0]
     return pattern, beside
 
 
-def _above(text: str, holes: Sequence[tuple[int, int]], line: int, reach: _Reach, chars: int) -> str:
+def _above(text: str, holes: Sequence[tuple[int, int]], line: int, reach: _Reach) -> str:
     """Return the pattern for the last words above a line, its line break included."""
     end = len(text[:line].rstrip("\n"))
     begin = max([text.rfind("\n", 0, end) + 1, *(hole[1] for hole in holes if hole[0] < line and hole[1] <= line)])
-    literal = text[begin:end]
-    kept = literal[_begin(literal, reach, chars - 1) :]
-    return escaped(kept + text[end:line]) if kept and line - end < _CROSSED + 1 else ""
+    literal, breaks = text[begin:end], text[end:line]
+    kept = literal[_begin(literal, reach.without(breaks)) :]
+    return escaped(kept + breaks) if kept else ""
 
 
-def _right(text: str, holes: Sequence[tuple[int, int]], end: int, reach: _Reach) -> str:
+def _right(text: str, holes: Sequence[tuple[int, int]], end: int, reach: _Reach) -> tuple[str, _Reach]:
+    """Return the pattern for what stands behind a span, and how much more may be quoted."""
     line = text.find("\n", end)
     line = len(text) if line < 0 else line
-    pattern, at, chars = "", end, reach.chars
+    pattern, at = "", end
     for crossed in range(_CROSSED + 1):
         hole = min((hole for hole in holes if at <= hole[0] and hole[1] <= line), default=None)
         literal = text[at : hole[0] if hole else line]
-        kept = literal[: _stop(literal, reach, chars)]
-        pattern, chars = pattern + escaped(kept), chars - len(kept)
-        if len(kept) < len(literal) or hole is None or _WORD.search(literal):
-            return pattern + ("$" if len(kept) == len(literal) and not hole else "")
+        kept = literal[: _stop(literal, reach)]
+        pattern, reach = pattern + escaped(kept), reach.without(kept)
+        if len(kept) < len(literal) or hole is None or (_WORD.search(literal) and not reach.far):
+            return pattern + ("$" if len(kept) == len(literal) and not hole else ""), reach
         if crossed < _CROSSED:
             pattern, at = pattern + ".+?", hole[1]
-    return pattern
+    return pattern, reach
 
 
 def _below(text: str, holes: Sequence[tuple[int, int]], end: int, reach: _Reach) -> str:
     """Return the pattern for the first words below a value's line."""
-    found = re.compile(r"\n{1,2}(?=[^\n])").search(text, end)
+    found = re.compile(r"\n+(?=[^\n])").search(text, end)
     if found is None or text.find("\n", end) != found.start():
         return ""
     line = text.find("\n", found.end())
     stop = min([len(text) if line < 0 else line, *(hole[0] for hole in holes if hole[0] >= found.end())])
     literal = text[found.end() : stop]
-    return escaped(found.group() + literal[: _stop(literal, reach, reach.chars - 1)])
+    kept = literal[: _stop(literal, reach.without(found.group()))]
+    return escaped(found.group() + kept) if kept else ""
 
 
-def _begin(literal: str, reach: _Reach, chars: int) -> int:
+def _begin(literal: str, reach: _Reach) -> int:
     """Return where the last words of a literal begin that may be quoted."""
     first = max(0, len(literal) - _WINDOW)
     words = list(_QUOTED.finditer(literal, first))
     kept = _few(words[::-1], reach.words)[::-1]
     while reach.shy and len(kept) > 1 and any(_may_be_name(word, literal) for word in kept[:-1]):
         kept = kept[1:]
-    begin = 0 if len(kept) == len(words) and not first else kept[0].start() if kept else first
-    while len(literal) - begin > chars:
-        kept = kept[1:]
-        begin = kept[0].start() if kept else len(literal) - max(0, chars)
-    return begin
+    starts = [word.start() for word in kept]
+    begin = first if len(kept) == len(words) else min(starts, default=len(literal))
+    least = len(literal) - reach.chars
+    return begin if begin >= least else min((start for start in starts if start >= least), default=least)
 
 
-def _stop(literal: str, reach: _Reach, chars: int) -> int:
+def _stop(literal: str, reach: _Reach) -> int:
     """Return where the first words of a literal end that may be quoted."""
     words = list(_QUOTED.finditer(literal, 0, _WINDOW))
     kept = _few(words, reach.words)
-    named = next((n for n, word in enumerate(kept) if n and _may_be_name(word, literal)), len(kept))
-    while kept and not _WORD.search(literal, 0, kept[named - 1].end()) and named < len(kept):
-        named += 1
-    kept = kept[:named] if reach.shy else kept
-    stop = len(literal) if len(kept) == len(words) and len(literal) <= _WINDOW else kept[-1].end() if kept else _WINDOW
-    while stop > chars:
-        kept = kept[:-1]
-        stop = kept[-1].end() if kept else max(0, chars)
-    return stop
+    if reach.shy:
+        nearest = next((n for n, word in enumerate(kept) if _WORD.search(word.group())), len(kept))
+        named = (n for n, word in enumerate(kept) if n > nearest and _may_be_name(word, literal))
+        kept = kept[: next(named, len(kept))]
+    ends = [word.end() for word in kept]
+    stop = min(len(literal), _WINDOW) if len(kept) == len(words) else max(ends, default=0)
+    return stop if stop <= reach.chars else max((end for end in ends if end <= reach.chars), default=reach.chars)
 
 
 def _few(words: Sequence[re.Match[str]], count: int) -> list[re.Match[str]]:

@@ -1,6 +1,8 @@
 """The printed `Slot(...)` line, pasted, cuts exactly what varied: in the text it was made from and in every other."""
 
+import ast
 import itertools
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from headstay.causes import Cause
 from headstay.divergence import HeadForm, compare_heads
+from headstay.remedy import Cut, slot_line, slot_pattern, slot_source
 from headstay.slots import Slot
 from headstay.values import Declared, extract
 
@@ -134,3 +137,87 @@ def test_what_is_printed_says_how_often_a_value_changes(rows: list[tuple[str]], 
     assert eval(found.remedy, {"Slot": Slot}).every == every
     (within,) = compare_heads(one, two, same_conversation=True).breaks
     assert within.remedy.endswith('every="call")')
+
+
+def parsed(line: str) -> Slot:
+    """Build the slot of a printed line as a user's program does."""
+    call = ast.parse(line, mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert isinstance(call.func, ast.Name)
+    assert call.func.id == "Slot"
+    return Slot(ast.literal_eval(call.args[0]), every=ast.literal_eval(call.keywords[0].value))
+
+
+def quoted(pattern: str) -> tuple[str, str]:
+    """Return what a pattern quotes of the text before and behind the value."""
+    left, _, right = re.sub(r"\(\?P<\w+>(?:\.|\[.{4}\])[+*]\?\)", "\0", pattern, count=1).partition("\0")
+    plain = [re.sub(r"^\^|\.\+\?|(?<!\\)\$(?=$|\\n)", "", side) for side in (left, right)]
+    return unescaped(plain[0]), unescaped(plain[1])
+
+
+def unescaped(literal: str) -> str:
+    coded = re.compile(r"\\(?:n|x(?P<x>..)|u(?P<u>.{4})|U(?P<U>.{8})|(?P<plain>.))")
+
+    def one(found: re.Match[str]) -> str:
+        code = found["x"] or found["u"] or found["U"]
+        return chr(int(code, 16)) if code else found["plain"] or "\n"
+
+    return coded.sub(one, literal)
+
+
+SCRIPTS = st.one_of(
+    st.text(), st.text("\u4f60\u662f\u5ba2\u670d\u3002\uff0c\u304b\u306a12 "), st.text("ab A.B:'\"#\\$^\n\r\u2028")
+)
+
+
+@settings(max_examples=400)
+@given(SCRIPTS, st.integers(1, 300), st.text(min_size=1, max_size=9), SCRIPTS, st.integers(1, 300))
+def test_a_line_quotes_a_few_words_in_any_script(left: str, times: int, value: str, right: str, again: int) -> None:
+    text, start = left * times + value + right * again, len(left) * times
+    line = slot_line(text, [(start, start + len(value))], 0, every="call")
+    if not line.startswith("Slot("):
+        assert "Slot(r" not in line
+        return
+    slot = parsed(line)
+    assert [(found.start, found.end) for found in slot.spans(text)] == [(start, start + len(value))]
+    assert isinstance(slot.match, re.Pattern)
+    for side in quoted(slot.match.pattern):
+        assert len(side) <= 24
+        assert len(re.findall(r"\w\S*", side)) <= 6
+    assert len(line.splitlines()) == 1
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "line"),
+    [
+        # a name and a number beside the value may be other values
+        ("Now 21:39:25. Customer Ada.", "21:39:25", r'Slot(r"^Now (?P<now>.+?)\. Customer", every="call")'),
+        ("21:39:25. Be good to Ada.", "Ada", r'Slot(r"good to (?P<good_to>.+?)\.$", every="call")'),
+        ("21:39:25 Ada", "Ada", r'Slot(r"^.+? (?P<value>.+?)$", every="call")'),
+        # only the number tells the two apart, so it is quoted
+        ("Desk 1: x, Desk 2: y, Desk 3: z", "y", r'Slot(r"Desk 2: (?P<desk>.+?), Desk 3:", every="call")'),
+        # twelve equal lines, and nothing else near: no few words tell one from the others
+        ("- name: x\n" * 12, "x", "declare the value with Slot(...), or send it behind what stays the same"),
+        # a slot takes what begins with # for a heading
+        ("Look at the tags #b c xy", "xy", r'Slot(r"\#b c (?P<b_c>.+?)$", every="call")'),
+    ],
+)
+def test_what_a_line_quotes(text: str, value: str, line: str) -> None:
+    start = text.index(value, len(text) // 2 if "name" in text else 0)
+    found = slot_line(text, [(start, start + len(value))], 0, every="call")
+    assert found == line
+
+
+def test_a_pattern_has_to_fit_every_text() -> None:
+    one, other = "Serve Ada, who is new.", "Serve Ann, who is old, who is new."
+    assert slot_pattern(one, [(6, 9)], 0) == r"^Serve (?P<serve>.+?), who is"
+    pattern = slot_pattern(one, [(6, 9)], 0, others=[Cut(other, 6, 21)])
+    assert pattern == r"^Serve (?P<serve>.+?), who is new\.$"
+    assert slot_pattern(one, [(6, 9)], 0, others=[Cut("Quite another text", 0, 5)]) == ""
+
+
+def test_both_kinds_of_quotes_can_be_pasted() -> None:
+    text = "He's \"called\" Ada, isn't he?"
+    slot = parsed(slot_source(slot_pattern(text, [(14, 17)], 0), every="call"))
+    assert [text[found.start : found.end] for found in slot.spans(text)] == ["Ada"]

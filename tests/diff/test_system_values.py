@@ -43,6 +43,7 @@ PAIRS = {
         ("unix_time=1795910400.123", "unix_time=1795910411.871"),
         ("It is a Sunday afternoon.", "It is a Monday morning."),
         ("Fecha: 29-nov-2026", "Fecha: 30-nov-2026"),
+        ("Сейчас 28 ноября 21:15.", "Сейчас 29 ноября 21:16."),
     ],
     "random_id_in_head": [
         ("Session ID: abc123", "Session ID: xyz789"),
@@ -87,6 +88,8 @@ PAIRS = {
         ("Holidays left this year: 12", "Holidays left this year: 11"),
         ("Report for Acme of 2026-11-29", "Report for Globex of 2026-11-29"),
         ("Open files: a.py, b.py", "Open files: a.py, c.py, d.py"),
+        ("Hello ann, your balance is 51 EUR.", "Hello bob, your balance is 0 EUR."),
+        ("Hello ann, you are gold.", "Hello Bob, you are basic."),
     ],
     "system_text_changed": [
         ("Answer briefly.", "Answer in detail."),
@@ -97,6 +100,7 @@ PAIRS = {
         ("Rule one.\nRule two.\nRule three.", "Rule two.\nRule one.\nRule three."),
         ("Rule one.\nRule two.", "Rule one.\nRule two.\nRule three is new."),
         ("Rule one.\nRule two.", "Rule one."),
+        ("Keep answers short and friendly.", "Keep replies brief and formal."),
         ("Antworte immer kurz.", "Antworte immer ausführlich und freundlich."),
     ],
     "memory_in_head": [

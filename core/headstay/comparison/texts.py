@@ -1,8 +1,10 @@
 """Two system texts to what differs between them: values in place, rewritten sections, or only the form."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import NamedTuple
 
 from headstay.causes import Cause
@@ -17,6 +19,7 @@ _WORDS_UP_TO = 6_000
 
 _FORMS = (Cause.WHITESPACE, Cause.UNICODE_FORM)
 _LINES_UP_TO = 4_000
+_SENTENCE = re.compile(r"[^.!?\u3002\uff01\uff1f]*(?:[.!?]+(?:\s+|(?=\S)|\Z)|[\u3002\uff01\uff1f]+\s*|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,13 @@ def varying(before: str, after: str) -> list[tuple[int, int, Sort]]:
     Returns:
         Start, end, and what it is, in order.
     """
-    found = (_named(item, before, after) for item in bounded_variations(before, after))
-    return [(one.wide.start, one.wide.end, one.sort) for one in found]
+    found: list[tuple[int, int, Sort]] = []
+    for item in bounded_variations(before, after):
+        old, new = Stretch(before, item.before_start, item.before_end), Stretch(after, item.start, item.end)
+        sort = sort_of(old, new)
+        _, wide = whole(old, new, sort)
+        found.append((wide.start, wide.end, sort))
+    return found
 
 
 def _absorbed(values: Sequence[_Found], passages: Sequence[_Found], after: str) -> tuple[list[_Found], list[_Found]]:
@@ -120,7 +128,7 @@ def _is_near(own: tuple[int, int], body: _Found, after: str) -> bool:
 
 def bounded_variations(before: str, after: str) -> Iterator[Variation]:
     """Find what differs in whole words, in time that does not run away with the length of the texts."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    old, new = _pieces(before), _pieces(after)
     head = _common(old, new)
     foot = _common(old[head:][::-1], new[head:][::-1])
     a, b = old[head : len(old) - foot], new[head : len(new) - foot]
@@ -135,6 +143,14 @@ def bounded_variations(before: str, after: str) -> Iterator[Variation]:
             for item in _stretches(one, other):
                 yield Variation(item[0] + at, item[1] + at, item[2] + bt, item[3] + bt)
         at, bt = at + len(one), bt + len(other)
+
+
+def _pieces(text: str) -> list[str]:
+    """Cut a text into lines, and a long line into sentences."""
+    lines = text.splitlines(keepends=True)
+    if all(len(line) <= _WORDS_UP_TO for line in lines):
+        return lines
+    return [piece for line in lines for piece in (_SENTENCE.findall(line) if len(line) > _WORDS_UP_TO else [line])]
 
 
 def _stretches(one: str, other: str) -> Sequence[Variation]:
@@ -168,24 +184,24 @@ def _named(item: Variation, before: str, after: str) -> _Found:
 
 def _filled_in(found: Sequence[_Found], before: str, after: str) -> list[_Found]:
     """Take words that stand for other words on lines that are otherwise the same for what a template fills in."""
-    named = list(found)
-    for line in dict.fromkeys(_lines(one.item, after) for one in found):
-        here = [one for one in found if _lines(one.item, after) == line]
-        swapped = [one for one in here if one.cause == Cause.SYSTEM_TEXT_CHANGED and _is_swapped(one, before, after)]
-        if not swapped or any(one.sort == "wording" and one not in swapped for one in here):
-            continue
-        constant = _constant(here, before, after)
-        if constant is None or (len(here) > 1 and count_words(constant) <= len(swapped)):
-            continue
-        for one in swapped:
-            named[named.index(one)] = one._replace(sort="value", cause=Cause.VALUE_IN_HEAD)
+    named: list[_Found] = []
+    for _, group in groupby(found, lambda one: _lines(one.item, after)):
+        here = list(group)
+        wording = [one for one in here if one.sort == "wording"]
+        if wording and _are_swapped(wording, before, after):
+            constant = _constant(here, before, after)
+            if constant is not None and (len(here) == 1 or count_words(constant) > len(wording)):
+                here = [one._replace(sort="value", cause=_CAUSES["value"]) if one in wording else one for one in here]
+        named += here
     return named
 
 
-def _is_swapped(one: _Found, before: str, after: str) -> bool:
-    item = one.item
-    old, new = Stretch(before, item.before_start, item.before_end), Stretch(after, item.start, item.end)
-    return one.sort == "wording" and is_swapped_word(old, new)
+def _are_swapped(found: Sequence[_Found], before: str, after: str) -> bool:
+    return all(
+        cause == Cause.SYSTEM_TEXT_CHANGED
+        and is_swapped_word(Stretch(before, item.before_start, item.before_end), Stretch(after, item.start, item.end))
+        for item, _, cause, _ in found
+    )
 
 
 def _constant(found: Sequence[_Found], before: str, after: str) -> str | None:
