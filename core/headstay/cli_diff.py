@@ -57,9 +57,9 @@ def read_body(path: Path) -> dict[str, object]:
     Raises:
         WireError: The file cannot be read, or what it holds is no JSON; the message says where.
     """
-    log, colon, line = str(path).rpartition(":")
-    if colon and line.isdecimal() and not path.exists():
-        return _of_line(Path(log), int(line))
+    log, colon, place = str(path).rpartition(":")
+    if colon and place.isdecimal() and not path.exists():
+        return _of_line(Path(log), int(place))
     try:
         data = path.read_bytes()
     except OSError as problem:

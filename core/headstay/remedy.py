@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from headstay.causes import value_cause
+from headstay.excerpt import hidden, secret_spans
 from headstay.remedies import REMEDIES
 from headstay.slots import Every, label
 
@@ -173,8 +174,26 @@ def slot_line(text: str, spans: Sequence[tuple[int, int]], target: int, *, every
         the span from the rest of the text, what to do in general.
     """
     start, end = spans[target]
-    pattern = slot_pattern(text, spans, target)
+    pattern = open_pattern(text, spans, target)
     return slot_source(pattern, every=every) if pattern else REMEDIES[value_cause(text[start:end])]
+
+
+def open_pattern(text: str, spans: Sequence[tuple[int, int]], target: int, others: Sequence["Cut"] = ()) -> str:
+    """Find a pattern that cuts out a varying span and quotes no secret; empty where there is none.
+
+    Args:
+        text: The text.
+        spans: Every varying span of it, in order.
+        target: Which of them.
+        others: More texts, with the span that has to be cut out of each.
+    """
+    start, end = spans[target]
+    secrets = secret_spans(text, start, end)
+    if any(left < end and start < right and not (start <= left and right <= end) for left, right in secrets):
+        return ""  # a part of a secret: the rest of it would stand beside the value
+    pattern = slot_pattern(text, spans, target, others=others, closed=secrets)
+    source = slot_source(pattern, every="conversation")
+    return pattern if hidden(source) == source else ""
 
 
 def slot_pattern(

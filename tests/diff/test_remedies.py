@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstay import diff
-from headstay.comparison.excerpt import hidden
+from headstay.excerpt import hidden
 from headstay.remedies import REMEDIES
 from headstay.slots import Slot
 from headstay.values import Declared, extract

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headstay import diff
-from headstay.comparison.excerpt import excerpt, hidden
+from headstay.excerpt import excerpt, hidden
 
 SECRETS = [
     "sk-ant-api03-Zk3mQ9xLr7TfB2nVw8",

@@ -90,9 +90,7 @@ class TestConversations:
                 log.ask(said, f"You are the {name}, an expert of {name}s. {RULES}", entry=entry)
                 said = [*said, f"{name}: what I have to say in turn {turn}, at some length", f"go on, {turn} {name}"]
         found = breaks(log)
-        assert {line for line, _ in found} <= {2}, (
-            "at most the first request of the second agent looks like a change"
-        )
+        assert {line for line, _ in found} <= {2}, "at most the first request of the second agent looks like a change"
 
     def test_a_subagent_with_tools_of_its_own_in_the_same_thread(self) -> None:
         log, entry = Log("openai-chat"), {"conversation": "t"}

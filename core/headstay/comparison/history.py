@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from headstay.causes import Cause
-from headstay.comparison.excerpt import excerpt
 from headstay.comparison.finding import TIERS, Draft, Place
 from headstay.comparison.likeness import folded, form_differences, likeness, similar, thought_difference
 from headstay.comparison.segment import Segment
+from headstay.excerpt import excerpt
 from headstay.forms import first_difference, form_cause
 
 _CLEARED = re.compile(

@@ -5,11 +5,11 @@ from typing import cast
 
 from headstay.canonical import meaning_text, wire_text
 from headstay.causes import Cause
-from headstay.comparison.excerpt import excerpt
 from headstay.comparison.finding import TIERS, Draft, Place
 from headstay.comparison.likeness import shows_image
 from headstay.comparison.segment import Request
 from headstay.comparison.tool_list import leaf_draft, leaves
+from headstay.excerpt import excerpt
 from headstay.fingerprint import parameter
 from headstay.forms import first_difference
 from headstay.providers.rules import CacheRules

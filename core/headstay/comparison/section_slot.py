@@ -3,7 +3,7 @@
 import re
 
 from headstay.causes import Cause
-from headstay.comparison.excerpt import hidden
+from headstay.excerpt import hidden
 from headstay.remedy import Cut, escaped, group_name, slot_source
 from headstay.sections import Section, sections_around
 from headstay.slots import Every, Slot

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from headstay.causes import Cause
-from headstay.comparison.excerpt import excerpt
 from headstay.comparison.finding import TIERS, Draft, Place
 from headstay.comparison.history import is_summary
 from headstay.comparison.section_slot import section_remedy
 from headstay.comparison.segment import Segment
 from headstay.comparison.texts import TextChange, compare_texts
+from headstay.excerpt import excerpt
 from headstay.forms import form_cause
 from headstay.remedy import Cut
 from headstay.sections import section_cause

@@ -8,10 +8,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from headstay.causes import Cause
-from headstay.comparison.excerpt import hidden, secret_spans
 from headstay.comparison.values import Sort, Stretch, count_words, is_swapped_word, sort_of, whole
 from headstay.forms import first_difference, form_cause
-from headstay.remedy import Cut, Variation, slot_pattern, slot_source, union, variations
+from headstay.remedy import Cut, Variation, open_pattern, slot_source, union, variations
 from headstay.sections import is_plain_value_section, section_cause
 
 _WORDS_UP_TO = 6_000
@@ -243,24 +242,6 @@ def _value_changes(values: Sequence[_Found], before: str, after: str, same_conve
         pattern = open_pattern(after, spans, index, [Cut(before, *old)]) if end > start else ""
         slot = slot_source(pattern, every="call" if per_call else "conversation") if pattern else ""
         yield TextChange(first.cause, _offset(first.item, before, after), old, (start, end), slot)
-
-
-def open_pattern(text: str, spans: Sequence[tuple[int, int]], target: int, others: Sequence[Cut]) -> str:
-    """Find a pattern that cuts out a varying span and quotes no secret; empty where there is none.
-
-    Args:
-        text: The text.
-        spans: Every varying span of it, in order.
-        target: Which of them.
-        others: More texts, with the span that has to be cut out of each.
-    """
-    start, end = spans[target]
-    secrets = secret_spans(text, start, end)
-    if any(left < end and start < right and not (start <= left and right <= end) for left, right in secrets):
-        return ""  # a part of a secret: the rest of it would stand beside the value
-    pattern = slot_pattern(text, spans, target, others=others, closed=secrets)
-    source = slot_source(pattern, every="conversation")
-    return pattern if hidden(source) == source else ""
 
 
 def _passage_changes(passages: Sequence[_Found], before: str, after: str) -> Iterator[TextChange]:

@@ -5,9 +5,9 @@ from typing import NamedTuple, cast
 
 from headstay.canonical import meaning_text, size_of, wire_text
 from headstay.causes import Cause
-from headstay.comparison.excerpt import excerpt
 from headstay.comparison.finding import TIERS, Draft, Place
 from headstay.comparison.segment import Request
+from headstay.excerpt import excerpt
 from headstay.forms import first_difference, form_cause
 from headstay.prompt import Tool
 

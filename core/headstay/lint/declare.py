@@ -5,8 +5,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from headstay.comparison.section_slot import SECTIONS, section_match
-from headstay.comparison.texts import bounded_variations, open_pattern, varying
-from headstay.remedy import Cut, is_value, slot_source, union
+from headstay.comparison.texts import bounded_variations, varying
+from headstay.remedy import Cut, is_value, open_pattern, slot_source, union
 from headstay.sections import section_cause
 from headstay.slots import Every, Slot, Template
 from headstay.values import Declared, extract

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 
 from headstay.causes import Cause
 from headstay.comparison import Finding
-from headstay.comparison.excerpt import excerpt
+from headstay.excerpt import excerpt
 from headstay.lint.declare import KnownText, slot_lines
 from headstay.lint.follow import Step
 from headstay.lint.judge import Judgement, Loss

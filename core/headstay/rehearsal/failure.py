@@ -5,7 +5,7 @@ import sysconfig
 import traceback
 from pathlib import Path
 
-from headstay.comparison.excerpt import hidden
+from headstay.excerpt import hidden
 
 _LONGEST = 400
 _NOT_OWN = ("site-packages", "dist-packages")

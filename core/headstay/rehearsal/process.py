@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from headstay.comparison.excerpt import hidden
+from headstay.excerpt import hidden
 from headstay.rehearsal.child import Order, Outcome
 from headstay.rehearsal.failure import one_line
 
