@@ -144,10 +144,10 @@ def bought(call: Call, usage: Usage | None) -> Usage | None:
 
     Chat Completions does not split its writes by lifetime, and Anthropic's streams do not either.
     """
-    lives = (
-        {marker.ttl or call.rules.default_ttl for marker in call.plan.markers} if call.plan and call.rules else set()
-    )
-    return usage.attribute_writes(lives.pop()) if usage is not None and len(lives) == 1 else usage
+    if usage is None or call.plan is None or call.rules is None:
+        return usage
+    lives = {marker.ttl or call.rules.default_ttl for marker in call.plan.markers}
+    return usage.attribute_writes(lives.pop()) if len(lives) == 1 else usage
 
 
 def row_of(call: Call, usage: Usage | None, judgement: Judged, agent: str, error: BaseException | None) -> Row:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 
@@ -84,7 +85,7 @@ def assert_prefix_stable(
         raise pytest.UsageError(f"min_read_share={min_read_share}: give a share from 0 to 1, such as 0.9")
     given = recorder_or_exchanges
     exchanges = given.exchanges if isinstance(given, PrefixRecorder) else tuple(given)
-    if not all(isinstance(one, Exchange) for one in exchanges):
+    if not all(isinstance(one, Exchange) for one in cast("tuple[object, ...]", exchanges)):
         raise pytest.UsageError("assert_prefix_stable: give prefix_recorder, or the exchanges of an emulator")
     causes = _causes(allow)
     compared = [list(_steps(one, causes)) for one in grouped(exchanges)]

@@ -4,6 +4,7 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from headstay.canonical import wire_texts
 from headstay.comparison import read
@@ -67,10 +68,10 @@ class ToolLists:
     def shared(self, entry: Entry) -> Entry:
         """Return an entry that holds the list that was kept, where it has the same."""
         tools = entry.body.get("tools")
-        if not isinstance(tools, list) or not tools:
+        if not isinstance(tools, list):
             return entry
         form = json.dumps(tools, ensure_ascii=False)
-        kept = self._known.pop(form, tools)
+        kept = self._known.pop(form, cast("object", tools))
         self._known[form] = kept
         if len(self._known) > _LISTS:
             self._known.popitem(last=False)
