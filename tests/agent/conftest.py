@@ -100,6 +100,17 @@ def past_of(workload: AgentWorkload, call: AgentCall) -> Iterator[AgentCall]:
     yield call
 
 
+OPEN: list[anthropic.Anthropic | openai.OpenAI] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Close the clients that a test has made, before they are found unclosed in some other test."""
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
 class Claude:
     """Messages: head and semi-static in two system blocks, markers on both and on the end of the input."""
 
@@ -119,6 +130,7 @@ class Claude:
             tenant: anthropic.Anthropic(api_key=tenant, base_url=server.base_url, max_retries=0)
             for tenant in {call.tenant for call in workload.calls}
         }
+        OPEN.extend(self._clients.values())
         self._thought: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
 
     def send(self, call: AgentCall) -> Used:
@@ -194,6 +206,7 @@ class Gpt:
             tenant: openai.OpenAI(api_key=tenant, base_url=server.openai_url, max_retries=0)
             for tenant in {call.tenant for call in workload.calls}
         }
+        OPEN.extend(self._clients.values())
 
     def send(self, call: AgentCall) -> Used:
         forms = self._tools.of(call)

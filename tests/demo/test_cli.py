@@ -49,8 +49,10 @@ def test_a_port_in_use_is_one_clear_line():
 
 
 def test_emulate_serves_until_interrupted():
+    # Where the tests run in the background, an interrupt is ignored, and what they start would ignore it too.
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     server = subprocess.Popen(
-        [sys.executable, "-u", "-m", "headstay.cli", "emulate"],
+        [sys.executable, "-u", "-c", f"{listening}; from headstay.cli import main; main()", "emulate"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -23,22 +23,33 @@ def server() -> Iterator[Emulator]:
         yield running
 
 
-def claude(server: Emulator) -> Callable[..., None]:
-    client = anthropic.Anthropic(base_url=server.base_url, api_key="a", max_retries=0)
-
-    def ask(said: list[str], system: str = RULES, **more: Any) -> None:
-        client.messages.create(**body_of(said, system), **more)
-
-    return ask
+Ask = Callable[..., None]
 
 
-def gpt(server: Emulator) -> Callable[..., None]:
-    client = openai.OpenAI(base_url=server.openai_url, api_key="a", max_retries=0)
+@pytest.fixture
+def claude(server: Emulator) -> Iterator[Ask]:
+    with anthropic.Anthropic(base_url=server.base_url, api_key="a", max_retries=0) as client:
 
-    def ask(said: list[str], system: str = RULES, **more: Any) -> None:
-        client.chat.completions.create(**body_of(said, system, wire="openai-chat"), **more)
+        def ask(said: list[str], system: str = RULES, **more: Any) -> None:
+            client.messages.create(**body_of(said, system, **more))
 
-    return ask
+        yield ask
+
+
+@pytest.fixture
+def gpt(server: Emulator) -> Iterator[Ask]:
+    with openai.OpenAI(base_url=server.openai_url, api_key="a", max_retries=0) as client:
+
+        def ask(said: list[str], system: str = RULES) -> None:
+            client.chat.completions.create(**body_of(said, system, wire="openai-chat"))
+
+        yield ask
+
+
+@pytest.fixture(params=["claude", "gpt"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    found: Ask = request.getfixturevalue(request.param)
+    return found
 
 
 def told(server: Emulator) -> tuple[Report, Report, int]:
@@ -48,12 +59,7 @@ def told(server: Emulator) -> tuple[Report, Report, int]:
     return lint(log), lint([replace(one, usage=None) for one in log]), served
 
 
-ASKING = pytest.mark.parametrize("asking", [claude, gpt])
-
-
-@ASKING
-def test_a_stable_log(server: Emulator, asking: Callable[..., Any]) -> None:
-    ask = asking(server)
+def test_a_stable_log(server: Emulator, ask: Ask) -> None:
     for name in ("ada", "bob"):
         for said in talk(name, 3):
             ask(said)
@@ -66,9 +72,7 @@ def test_a_stable_log(server: Emulator, asking: Callable[..., Any]) -> None:
     assert estimated.read_tokens == pytest.approx(served, rel=0.35), "4.3 bytes a token is a guess"
 
 
-@ASKING
-def test_a_clock(server: Emulator, asking: Callable[..., Any]) -> None:
-    ask = asking(server)
+def test_a_clock(server: Emulator, ask: Ask) -> None:
     for minute, said in enumerate(talk("ada", 4)):
         ask(said, f"It is 10:0{minute}. {RULES}")
         server.clock.advance(2)
@@ -80,14 +84,12 @@ def test_a_clock(server: Emulator, asking: Callable[..., Any]) -> None:
         assert report.lost.lost_tokens == report.readable_tokens
     # What one call was asked to keep is what the next one could have read.
     usages = [piece.usage for piece in entries(server.exchanges) if isinstance(piece, Entry) and piece.usage]
-    step = 128 if asking is gpt else 1
+    step = 128 if server.exchanges[0].wire == "openai-chat" else 1
     kept = [usage.input_tokens // step * step for usage in usages[:-1]]
     assert reported.readable_tokens == pytest.approx(sum(kept), rel=0.02)
 
 
-@ASKING
-def test_an_expired_entry(server: Emulator, asking: Callable[..., Any]) -> None:
-    ask = asking(server)
+def test_an_expired_entry(server: Emulator, ask: Ask) -> None:
     for said in talk("ada", 2):
         ask(said)
         server.clock.advance(3_700)
@@ -99,10 +101,9 @@ def test_an_expired_entry(server: Emulator, asking: Callable[..., Any]) -> None:
     assert any("expired" in notice for notice in estimated.notices)
 
 
-def test_no_marker(server: Emulator) -> None:
-    client = anthropic.Anthropic(base_url=server.base_url, api_key="a", max_retries=0)
+def test_no_marker(server: Emulator, claude: Ask) -> None:
     for said in talk("ada", 3):
-        client.messages.create(**body_of(said, marked=False))
+        claude(said, marked=False)
     reported, estimated, served = told(server)
     assert served == 0
     assert {one.cause for one in reported.breaks} == {Cause.MARKERS_MISSING}
