@@ -102,6 +102,8 @@ def _of_agent(target: str, day: date | None, keep: Path | None) -> Report:
         HeadstayError: It cannot be run, or sent nothing.
     """
     load("uvicorn", "emulator")
+    if keep is not None:
+        _write(keep, ())  # before the agent runs: a file that cannot be written is found at once
     rehearsal = cast("Any", import_module("headstay.rehearsal"))
     exchanges = cast("Any", import_module("headstay.trace.exchanges"))
     found = rehearsal.rehearse(target, progress=lint_table.said)
@@ -133,7 +135,7 @@ def _as_json(report: Report) -> str:
     told: dict[str, Any] = asdict(report)
     lost = told.pop("lost")
     totals = {"readable_tokens": told.pop("readable_tokens"), "read_tokens": told.pop("read_tokens"), **_sum(lost)}
-    fixes = [{**fix, **_sum(fix.pop("sum"))} for fix in told.pop("fixes")]
+    fixes = [_flat(fix) for fix in told.pop("fixes")]
     prices = {"date": told.pop("price_date"), "source": told.pop("price_source"), "on": told.pop("priced_on")}
     by_cause = {cause: _sum(total) for cause, total in told.pop("by_cause").items()}
     ordered = {
@@ -146,6 +148,11 @@ def _as_json(report: Report) -> str:
     }
     text = json.dumps(ordered, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")  # half a surrogate pair has no UTF-8 form
+
+
+def _flat(fix: dict[str, Any]) -> dict[str, Any]:
+    names = ("cause", "path", "remedy", "alone_tokens", "lines")
+    return {**{name: fix[name] for name in names}, **_sum(fix["sum"])}
 
 
 def _sum(total: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,34 @@ def test_no_marker(server: Emulator, claude: Ask) -> None:
         claude(said, marked=False)
     reported, estimated, served = told(server)
     assert served == 0
-    assert {one.cause for one in reported.breaks} == {Cause.MARKERS_MISSING}
-    assert estimated.read_tokens == 0
-    assert [fix.cause for fix in estimated.fixes] == [Cause.MARKERS_MISSING]
+    for report in (reported, estimated):
+        assert report.clean
+        assert report.read_tokens == 0
+        assert [fix.cause for fix in report.fixes] == [Cause.MARKERS_MISSING]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_explicit_breakpoints(server: Emulator, kept: bool) -> None:
+    """In explicit mode only the places that a request marks itself are looked for."""
+    mark = {"mode": "explicit"}
+    with openai.OpenAI(base_url=server.openai_url, api_key="a", max_retries=0) as client:
+        for said in talk("ada", 4):
+            items: list[Any] = [{"role": "developer", "content": [_marked(RULES, mark)]}]
+            last = len(said) - 1
+            for index, text in enumerate(said):
+                marks = index == last or (kept and index == last - 2)
+                role = ("user", "assistant")[index % 2]
+                items.append({"role": role, "content": [_marked(text * 40, mark)] if marks else text * 40})
+            client.chat.completions.create(
+                model="gpt-5.6-terra", messages=items, extra_body={"prompt_cache_options": {"mode": "explicit"}}
+            )
+            server.clock.advance(2)
+    reported, estimated, served = told(server)
+    assert reported.read_tokens == served > 10_000
+    expected = [] if kept else [Cause.MARKERS_MISSING] * 3
+    assert [one.cause for one in reported.breaks] == expected
+    assert estimated.clean is kept
+
+
+def _marked(text: str, mark: dict[str, str]) -> dict[str, Any]:
+    return {"type": "text", "text": text, "prompt_cache_breakpoint": mark}

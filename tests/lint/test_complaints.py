@@ -107,6 +107,20 @@ class TestConversations:
                 log.ask(one[turn], entry=entry)
         assert breaks(log) == []
 
+    def test_a_note_behind_the_question_that_is_not_sent_again(self) -> None:
+        log = Log("openai-chat")
+        for name in ("ada", "bob", "cy"):
+            said: list[dict[str, str]] = []
+            for turn in range(4):
+                said.append({"role": "user", "content": f"{name}: question {turn}"})
+                note = {"role": "developer", "content": f"It is 10:{turn:02d}."}
+                messages = [{"role": "system", "content": RULES}, *said, note]
+                body = {"model": "gpt-5.4", "messages": messages}
+                log.entries.append(Entry(line=len(log.entries) + 1, wire="openai-chat", body=body))
+                said.append({"role": "assistant", "content": "Sure!"})
+        assert log.conversations() == [1] * 4 + [2] * 4 + [3] * 4
+        assert breaks(log) == []
+
     def test_two_models_by_turns_are_one_change(self) -> None:
         log = Log("openai-chat")
         for turn, said in enumerate(talk("ada", 6)):
@@ -168,6 +182,15 @@ class TestCosts:
         told = lint(log.entries)
         assert told.lost.lost_usd is None
         assert [fix.sum.lost_usd for fix in told.fixes] == [None]
+
+    def test_what_varies_in_one_text_is_one_fix(self) -> None:
+        log = Log("openai-chat")
+        notes = ("Please mention the sale of lamps.", "Closed on Monday, so promise nothing.", "All is quiet today.")
+        for minute, said in enumerate(talk("ada", 3)):
+            log.ask(said, f"Now 10:{minute:02d}.\nNote of the day: {notes[minute]}\n{RULES}")
+        (fix,) = lint(log.entries).fixes
+        assert fix.sum.lost_tokens == lint(log.entries).lost.lost_tokens
+        assert fix.remedy.count("Slot(") == 2
 
     def test_absurd_counts_are_none(self) -> None:
         assert from_openai_chat({"prompt_tokens": 10**400}).input_tokens == 0

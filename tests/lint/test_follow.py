@@ -80,9 +80,9 @@ def test_long_questions_from_one_template_are_conversations_of_their_own(log: Lo
 
 
 def test_a_window_of_one_question_is_no_new_conversation(log: Log) -> None:
-    log.ask(["ada: first", "Yes.", "ada: second"])
-    log.ask(["ada: second", "No.", "ada: third"])
-    log.ask(["bob: first", "Yes.", "bob: second"])
+    log.ask(["ada: the first question", "Yes.", "ada: the second question"])
+    log.ask(["ada: the second question", "No.", "ada: the third question"])
+    log.ask(["bob: the first question", "Yes.", "bob: the second question"])
     assert log.conversations() == [1, 1, 2]
     assert causes(log) == [[], [Cause.HISTORY_DROPPED], []]
 

@@ -248,9 +248,12 @@ class TestWithUsage:
         log = timed(with_usage(self.talked(), 0, 0), 0.0, 60.0)
         assert [(line, cause) for line, cause, _ in found(log)] == [(2, Cause.UNKNOWN)]
 
-    def test_without_markers(self) -> None:
+    def test_without_markers_nothing_is_read_and_nothing_broke(self) -> None:
         log = with_usage(self.talked(marked=False), 0, 0)
-        assert [(line, cause) for line, cause, _ in found(log)] == [(2, Cause.MARKERS_MISSING)]
+        told = report(log)
+        assert told.clean
+        assert told.read_tokens == 0
+        assert [(fix.cause, fix.lines) for fix in told.fixes] == [(Cause.MARKERS_MISSING, [2])]
 
     def test_the_providers_own_word_is_taken_where_there_is_no_other(self) -> None:
         log = timed(with_usage(self.talked(), 0, 0), 0.0, 60.0)

@@ -19,6 +19,10 @@ ANSWER_TAKES_S = 1.0
 
 _ESTIMATE = 0.02  # of a length that is told from bytes
 
+_REPEAT_MARKER = (
+    "in explicit mode only what this request marks is looked for: leave the marker of the message before in its place, "
+    "and mark the new last one too"
+)
 _WHOLLY = frozenset({Cause.TTL_EXPIRED, Cause.COLD_FAN_OUT})  # nothing was there to be read, whatever else changed
 
 
@@ -49,7 +53,7 @@ class Judgement:
         losses: The causes, the one at the earliest place first.
         short: Whether the request is below the model's minimum, and nothing was done about it.
         expired: Tokens that it could not read, by the log's times, because their entry had expired; only without usage.
-        unmarked: Tokens that it could not read because nothing is cached without a marker; only without usage.
+        unmarked: Tokens that it could not read because nothing is cached without a marker.
     """
 
     reach: Reach | None
@@ -88,18 +92,21 @@ class Judge:
             return Judgement(far, 0, losses, short=short, unmarked=far.kept)
         if gap is not None and rules.known and gap > rules.ttl_seconds(far.ttl):
             return Judgement(far, 0, _seen(step, far, [0] * len(far.losses)), short=short, expired=far.whole)
-        return Judgement(far, far.kept, _seen(step, far, far.losses), short=short)
+        return Judgement(far, far.kept, _seen(step, far, far.losses) + _unreached(step, far), short=short)
 
     def _by_usage(
         self, step: Step, rules: CacheRules, far: Reach, usage: Usage, gap: float | None, *, crowded: bool
     ) -> Judgement:
         read = usage.cache_read_tokens
+        if not far.marked and not read:
+            return Judgement(far, 0, _seen(step, far, far.losses), short=_is_below(far, rules), unmarked=far.kept)
         elsewhere = self._elsewhere(step, rules, far, usage, gap, crowded=crowded)
         # What a change explains is lost from the first token on; the tolerance is for what nothing explains.
         missing = max(0, far.whole - read)
         lost = missing if elsewhere or missing > max(rules.step, _ESTIMATE * far.whole) else 0
         of_requests = 0 if elsewhere in _WHOLLY else min(lost, far.whole - far.kept)
         losses = _seen(step, far, _scaled(far.losses, of_requests))
+        losses += _unreached(step, far)
         if elsewhere is not None:
             losses += (Loss(_finding(step, elsewhere, gap), lost - of_requests, lost - of_requests, seen=False),)
         return Judgement(replace(far, whole=max(far.whole, read)), read, losses, short=_is_below(far, rules))
@@ -110,8 +117,6 @@ class Judge:
         """Name what the requests do not show: why not even that was read which did not change."""
         if not rules.known:
             return None
-        if not far.marked and far.whole and not usage.cache_read_tokens:
-            return Cause.MARKERS_MISSING
         flight = _in_flight(step)
         life = rules.ttl_seconds(far.ttl)
         gone = judge(far.whole, usage, ttl_seconds=life, gap_seconds=gap, writer_in_flight=flight)
@@ -166,6 +171,14 @@ class Judge:
 def _seen(step: Step, far: Reach, shares: Sequence[int]) -> tuple[Loss, ...]:
     found = zip(step.divergence.findings, shares, far.alone, strict=True)
     return tuple(Loss(finding, tokens, alone if any(shares) else 0) for finding, tokens, alone in found)
+
+
+def _unreached(step: Step, far: Reach) -> tuple[Loss, ...]:
+    """Name the marker that a request in OpenAI's explicit mode does not repeat, so that what it wrote is not found."""
+    if not step.continues or not far.unreached:
+        return ()
+    finding = Finding(Cause.MARKERS_MISSING, "", 0, "", "", _REPEAT_MARKER, far.unreached)
+    return (Loss(finding, far.unreached, far.unreached),)
 
 
 def _without_tails(step: Step, far: Reach) -> tuple[Step, Reach]:

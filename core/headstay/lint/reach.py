@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from headstay.causes import Cause
 from headstay.comparison import Finding
@@ -29,6 +29,8 @@ class Reach:
         losses: For each finding, in order, what is gained when it is mended and all before it are. They add up to
             `whole - kept`.
         alone: For each finding what it would lose if it were the only one.
+        unreached: Tokens that were written and are not looked for, since this request marks another place; `whole` is
+            without them.
         ttl: Name of the time to live that was asked for, or None for the default.
         marked: Whether anything was cached at all: False where only markers write, and the earlier request has none.
     """
@@ -39,6 +41,7 @@ class Reach:
     full: int
     losses: tuple[int, ...]
     alone: tuple[int, ...]
+    unreached: int
     ttl: str | None
     marked: bool
 
@@ -54,7 +57,8 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
     before, after, divergence = step.before, step.turn, step.divergence
     assert before is not None
     governed = _is_governed(before, rules) or _is_governed(after, rules)
-    ends = _ends(before) if governed else []
+    written = _ends(before) if governed else []
+    ends = [end for end in written if end.place in _places(after)] if _is_explicit(after.request.body) else written
     behind = [finding for finding in divergence.findings if finding.cause not in _ON_ITS_OWN]
     looked = any(finding.cause == Cause.LOOKBACK_EXCEEDED for finding in behind)
     apart = [finding.lost_tokens for finding in behind if finding.cause != Cause.LOOKBACK_EXCEEDED]
@@ -64,7 +68,7 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
 
     def read(tokens: float) -> float:
         """Return the estimated tokens of the longest cached prefix within some tokens from the start."""
-        return max((end for end, _ in ends if end <= tokens + 1), default=0.0) if ends else tokens
+        return max((end.at for end in ends if end.at <= tokens + 1), default=0.0) if written else tokens
 
     def told(tokens: float) -> int:
         return rules.floored(tokens * ratio) if rules.known else int(tokens * ratio)
@@ -75,6 +79,7 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
         return min(repeated, head) if finding.cause == Cause.LOOKBACK_EXCEEDED else repeated - finding.lost_tokens
 
     whole = told(read(repeated))
+    most = max((end.at for end in written if end.at <= repeated + 1), default=0.0)
     alone = [whole - told(read(left(finding))) for finding in divergence.findings]
     losses: list[int] = []
     further = 0
@@ -82,7 +87,7 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
         losses.append(max(0, lost - further))
         further = max(further, lost)
     reached = read(min(stays, head) if looked else stays)
-    ttl = next((ttl for end, ttl in reversed(ends) if end <= repeated + 1), None)
+    ttl = next((end.ttl for end in reversed(ends) if end.at <= repeated + 1), None)
     return Reach(
         whole=whole,
         kept=whole - further,
@@ -90,6 +95,7 @@ def reach(step: Step, rules: CacheRules, *, ratio: float) -> Reach:
         full=int(read(repeated) * ratio),
         losses=tuple(reversed(losses)),
         alone=tuple(alone),
+        unreached=max(0, told(most) - whole) if written else 0,
         ttl=ttl,
         marked=not governed or bool(before.request.marks),
     )
@@ -108,8 +114,16 @@ def _is_governed(turn: Turn, rules: CacheRules) -> bool:
     return turn.entry.exact and (turn.request.wire == "anthropic-messages" or explicit)
 
 
-def _ends(turn: Turn) -> list[tuple[float, str | None]]:
-    """Return where a request was cached at, in estimated tokens, with the TTL asked for; empty without any marker.
+class _End(NamedTuple):
+    """Where a request was cached at, in estimated tokens."""
+
+    at: float
+    ttl: str | None
+    place: tuple[str, int]
+
+
+def _ends(turn: Turn) -> list[_End]:
+    """Return where a request was cached at; empty without any marker.
 
     A request without one is measured as if it were marked: what it could have saved is worth knowing.
     """
@@ -122,10 +136,19 @@ def _ends(turn: Turn) -> list[tuple[float, str | None]]:
     }
     start = {"tools": 0, "system": sum(tools), "messages": sum(tools) + sum(sizes["system"])}
     found = [
-        ((start[mark.tier] + sum(sizes[mark.tier][: mark.index + 1])) / BYTES_PER_TOKEN, mark.ttl)
+        _End(
+            (start[mark.tier] + sum(sizes[mark.tier][: mark.index + 1])) / BYTES_PER_TOKEN,
+            mark.ttl,
+            (mark.tier, mark.index),
+        )
         for mark in request.marks
     ]
-    return sorted(found, key=lambda end: end[0])
+    return sorted(found, key=lambda end: end.at)
+
+
+def _places(turn: Turn) -> set[tuple[str, int]]:
+    """Return where a request is marked: in OpenAI's explicit mode nothing else is looked for (guide of 2026-09-23)."""
+    return {(mark.tier, mark.index) for mark in turn.request.marks}
 
 
 def _is_explicit(body: Json) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
@@ -22,7 +22,7 @@ MAX_BREAKS = 10_000
 _UNMARKED = Loss(Finding(Cause.MARKERS_MISSING, "", 0, "", "", REMEDIES[Cause.MARKERS_MISSING]), 0)
 _FIXES = 3
 _TEXTS = 24
-_SLOT = "Slot("
+_REMEDIES = 4
 _LINES_SHOWN = 5
 _INDEX = re.compile(r"\[\d+\]")
 _NUMBER = re.compile(r"\d+")
@@ -118,6 +118,7 @@ class Fix:
         alone_tokens: Tokens that it would cost if it were the only one. With 0 in `sum` it gains nothing by itself, and
             without it what stands behind it gains nothing.
         lines: Lines of the first of them.
+        remedies: What to do about each of the first of them.
     """
 
     cause: Cause
@@ -126,6 +127,7 @@ class Fix:
     sum: Sum = field(default_factory=Sum)
     alone_tokens: int = 0
     lines: list[int] = field(default_factory=list[int])
+    remedies: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +254,12 @@ class Account:
         path = _OF_MESSAGE.sub(r"\1[]", finding.path) if _is_history(step, finding.path) else finding.path
         path = _INDEX.sub("[]", path) if path.startswith("tools") else path
         key: tuple[object, ...] = (finding.cause, path, finding.remedy if finding.cause == Cause.UNKNOWN else "")
-        if _SLOT in finding.remedy:  # several values of one text are declared together
+        if any(segment.path == path for segment in step.turn.request.system):  # all that varies in one text is one fix
             key = (step.agent, path)
             self._remember(key, step, path)
         fix = self._fixes.setdefault(key, Fix(finding.cause, path, finding.remedy))
+        if len(fix.remedies) < _REMEDIES and finding.remedy not in fix.remedies:
+            fix.remedies.append(finding.remedy)
         if len(fix.lines) < _LINES_SHOWN and step.turn.entry.line not in fix.lines:
             fix.lines.append(step.turn.entry.line)
         return fix
@@ -266,15 +270,16 @@ class Account:
         for turn in (step.before, step.turn):
             segment = next((one for one in turn.request.system if one.path == path), None) if turn else None
             if turn is not None and segment is not None and len(texts) < _TEXTS:
-                name = turn.entry.conversation or step.conversation * (turn is step.turn or step.continues)
+                own = turn is step.turn or step.continues
+                name: Hashable = turn.entry.conversation or (own, step.conversation if own else turn.number)
                 texts.setdefault(KnownText(segment.text, name))
 
     def _declared(self, key: tuple[object, ...], fix: Fix) -> Fix:
         """Say how all that varies in one text is declared, where that can be said."""
         lines = slot_lines(tuple(self._texts.get(key, ())))
-        return (
-            replace(fix, remedy=f"declare {'it' if len(lines) == 1 else 'them'}: {', '.join(lines)}") if lines else fix
-        )
+        if not lines:
+            return replace(fix, remedy="; ".join(fix.remedies))
+        return replace(fix, remedy=f"declare {'it' if len(lines) == 1 else 'them'}: {', '.join(lines)}")
 
     def report(self, *, conversations: int, notices: Iterable[str] = ()) -> Report:
         """Return what was added.
@@ -317,8 +322,8 @@ class Account:
             )
         if count["expired"]:
             yield (
-                f"{count['expired']:,} of the requests came after their entry had expired, by the log's times: "
-                f"{count['expired tokens']:,} tokens were not there to be read"
+                f"{count['expired']:,} of the requests came when their entry may have expired, by the log's times and "
+                f"the shortest lifetime that is promised: {count['expired tokens']:,} tokens are not counted as read"
             )
         if count["below"]:
             yield f"{count['below']:,} of the requests are too short for their model's cache: nothing is lost there"

@@ -25,6 +25,7 @@ _SAME_REPLY = 3  # conversations that hold a reply; one that as many begin with 
 _SAME_START = 64  # conversations that are looked at because a request begins with their messages
 _LOOKED_AT = 8  # conversations that are looked at where nothing else ties a request to one
 _TELLING = 40  # characters from which a reply is not said twice by chance
+_QUESTION = 20  # characters from which a question is not asked twice by chance
 _SHARED_REPLIES = 0.3
 _RETOLD = 200  # characters from which a text may tell a whole history in other words
 _SAME_QUESTION = 12  # characters from which one question may be told to stand within another
@@ -182,7 +183,7 @@ class Streams:
                 if found == _SAME_START:
                     return
                 for tip in self._open[number].tips_for(turn):
-                    if tip.keys == turn.keys[:length]:
+                    if _goes_on(tip, turn, length):
                         found += 1
                         yield self._open[number], tip
 
@@ -222,7 +223,8 @@ class Streams:
                 continue
             stream = self._open[numbers.pop()]
             tip = next((one for one in stream.tips_for(turn) if key == _question(one)), None)
-            if tip is not None and len(tip.keys) > 1 and is_one_agent(tip, turn):
+            telling = tip is not None and len(tip.keys) > 1 and len(segment.text) >= _QUESTION
+            if tip is not None and telling and tip.cache == turn.cache and is_one_agent(tip, turn):
                 return stream, tip
         return None
 
@@ -274,8 +276,8 @@ class Streams:
         self._by_question.setdefault((*turn.lane, _question(turn)), []).append(stream.number)
         for told in turn.entry.reply:
             self._by_answer.setdefault((*turn.lane, told), []).append(stream.number)
-        chain = next(iter(reversed(list(_chains(turn)))), 0)
-        self._by_chain.setdefault((*turn.lane, chain), []).append(stream.number)
+        for chain in _ends_of(turn):
+            self._by_chain.setdefault((*turn.lane, chain), []).append(stream.number)
         for key in self._said_keys(turn):
             if key not in stream.said:
                 stream.said.add(key)
@@ -289,8 +291,8 @@ class Streams:
         stream.superseded.discard(tip.number)
         self._weight -= tip.weight
         if not stream.name:
-            chain = next(iter(reversed(list(_chains(tip)))), 0)
-            _remove(self._by_chain, (*tip.lane, chain), stream.number)
+            for chain in _ends_of(tip):
+                _remove(self._by_chain, (*tip.lane, chain), stream.number)
             _remove(self._by_question, (*tip.lane, _question(tip)), stream.number)
             for told in tip.entry.reply:
                 _remove(self._by_answer, (*tip.lane, told), stream.number)
@@ -314,6 +316,32 @@ def _chains(turn: Turn) -> Iterator[int]:
     for key in turn.keys:
         chain = hash((chain, key))
         yield chain
+
+
+def _ends_of(turn: Turn) -> set[int]:
+    """Return the numbers of the beginnings that a request is found again by: all of it, and up to its question.
+
+    What stands behind the question, a note with the clock or retrieved text, need not come back.
+    """
+    chains = list(_chains(turn))
+    return {chains[length - 1] for length in (len(chains), _question_end(turn)) if length}
+
+
+def _question_end(turn: Turn) -> int:
+    """Return how many segments a request has up to the first text behind the last reply."""
+    messages = turn.request.messages
+    said = max((index for index, segment in enumerate(messages) if is_said(segment)), default=-1)
+    texts = (index for index in range(said + 1, len(messages)) if messages[index].kind == "text")
+    return next(texts, len(messages) - 1) + 1
+
+
+def _goes_on(tip: Turn, turn: Turn, length: int) -> bool:
+    """Whether a request begins with another one, or with all of it up to its question, and has the answer next."""
+    if tip.keys[:length] != turn.keys[:length]:
+        return False
+    messages = turn.request.messages
+    answered = length < len(messages) and is_said(messages[length])
+    return length == len(tip.keys) or (answered and length == _question_end(tip))
 
 
 def _same_lane(one: Turn, other: Turn) -> bool:

@@ -70,7 +70,7 @@ class ToolLists:
         tools = entry.body.get("tools")
         if not isinstance(tools, list):
             return entry
-        form = json.dumps(tools, ensure_ascii=False)
+        form = json.dumps(tools, ensure_ascii=False, default=repr)
         kept = self._known.pop(form, cast("object", tools))
         self._known[form] = kept
         if len(self._known) > _LISTS:
