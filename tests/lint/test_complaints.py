@@ -9,6 +9,7 @@ from tests.lint.conftest import RULES, Log, body_of, talk, used
 from headstay.causes import Cause
 from headstay.ledger.usage import from_openai_chat
 from headstay.lint import lint
+from headstay.lint.family import Families
 from headstay.lint.reach import size
 from headstay.lint.turn import take
 from headstay.trace.entry import Entry
@@ -148,6 +149,24 @@ class TestConversations:
 
 def _tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+
+
+def test_heads_with_large_pictures_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstay.lint.family._MAX_WEIGHT", 100_000)
+    families = Families()
+    turns = [
+        take(
+            number,
+            Entry(
+                line=number, wire="openai-chat", body=body_of(["x" * 40_000], f"{number} {RULES}", wire="openai-chat")
+            ),
+        )
+        for number in range(1, 11)
+    ]
+    for turn in turns:
+        families.note(turn, opening=True)
+    assert [families.known(turn) is not None for turn in turns] == [False] * 9 + [True]
+    assert families.nearest(turns[0]) is not None
 
 
 class TestCosts:

@@ -9,6 +9,7 @@ from headstay.providers.rules import find_rules
 
 _FAMILIES = 256
 _HEADS_EACH = 64
+_MAX_WEIGHT = 16_000_000  # characters of requests that are kept
 _WORDS_KEPT = 512
 
 
@@ -49,6 +50,7 @@ class Families:
         self._found: OrderedDict[int, Family] = OrderedDict()
         self._by_head: dict[tuple[object, ...], int] = {}
         self._next = 0
+        self._weight = 0
 
     def known(self, turn: Turn) -> Head | None:
         """Return the head that a request has, if it was sent before."""
@@ -80,16 +82,32 @@ class Families:
         head = family.heads.pop(turn.head, None)
         if head is None:
             head = Head(turn, turn.entry.started, turn.entry.answered)
+            self._weight += turn.weight
         elif opening:
+            self._weight += turn.weight - head.turn.weight
             head.turn = turn
         if _has_expired(head, turn):  # this request writes it anew
             head.answered = turn.entry.answered
         head.used = turn.entry.started if turn.entry.started is not None else head.used
         family.heads[turn.head] = head
         if len(family.heads) > _HEADS_EACH:
-            _, gone = family.heads.popitem(last=False)
-            self._by_head.pop(_name(gone.turn), None)
+            self._drop(family)
+        self._shrink()
         return number
+
+    def _drop(self, family: Family) -> None:
+        """Forget the head of an agent that was not used for longest."""
+        _, gone = family.heads.popitem(last=False)
+        self._by_head.pop(_name(gone.turn), None)
+        self._weight -= gone.turn.weight
+
+    def _shrink(self) -> None:
+        """Forget heads, of the agent that was not seen for longest first, until the rest is light enough."""
+        while self._weight > _MAX_WEIGHT and (len(self._found) > 1 or len(next(iter(self._found.values())).heads) > 1):
+            number, family = next(iter(self._found.items()))
+            self._drop(family)
+            if not family.heads:
+                del self._found[number]
 
     def _place(self, turn: Turn) -> tuple[int, Family]:
         for number, family in self._candidates(turn):
@@ -98,8 +116,8 @@ class Families:
         family = self._found[self._next] = Family(tool_names(turn.request), _words(turn))
         if len(self._found) > _FAMILIES:
             _, gone = self._found.popitem(last=False)
-            for head in gone.heads.values():
-                self._by_head.pop(_name(head.turn), None)
+            while gone.heads:
+                self._drop(gone)
         return self._next, family
 
     def _of(self, turn: Turn) -> Family | None:
