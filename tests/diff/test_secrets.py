@@ -90,3 +90,17 @@ def test_no_report_holds_a_secret(secret: str) -> None:
         assert found
         for finding in found:
             assert secret[12:-4] not in f"{finding}"
+
+
+def test_long_tool_names_are_cut_and_hide_secrets() -> None:
+    def body(*names: str) -> dict[str, object]:
+        tools = [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in names]
+        messages = [{"role": "user", "content": "Hello"}]
+        return {"model": "claude-opus-5", "max_tokens": 9, "tools": tools, "messages": messages}
+
+    key = f"sk-proj-{'a' * 30}"
+    names = [f"tool_{number}_{'x' * 60}" for number in range(3)]
+    (found,) = diff(body(key, *names), body(*names, key)).findings
+    for text in (found.before, found.after):
+        assert len(text) <= 80
+        assert "aaaa" not in text

@@ -23,6 +23,7 @@ from headstay.comparison.system_text import compare_system
 from headstay.comparison.tool_list import compare_tools
 from headstay.comparison.wire_form import common_wire
 from headstay.errors import WireError
+from headstay.excerpt import excerpt
 from headstay.prompt import Wire
 from headstay.providers.rules import find_rules
 from headstay.remedies import REMEDIES
@@ -116,8 +117,8 @@ def _finding(draft: Draft, cost: Cost) -> Finding:
         draft.cause,
         draft.path,
         draft.at,
-        draft.before,
-        draft.after,
+        excerpt(draft.before, 0, len(draft.before)),
+        excerpt(draft.after, 0, len(draft.after)),
         draft.remedy or REMEDIES[draft.cause],
         cost.lost(draft),
     )
