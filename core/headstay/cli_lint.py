@@ -1,7 +1,8 @@
 """`headstay lint`: what broke the prefix in a log of requests, or in those that an agent sends."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from importlib import import_module
@@ -11,7 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from headstay import lint_table
-from headstay.cli_format import Format, FormatOption, bad_input, load
+from headstay.cli_format import Format, FormatOption, as_json, bad_input, load
 from headstay.errors import ConfigError, WireError
 from headstay.lint import Report
 from headstay.lint import lint as check
@@ -54,7 +55,7 @@ def lint(
             raise ConfigError("--keep goes with --agent: a log is kept already")
         report = _of_agent(agent, day, keep) if agent is not None else _of_log(cast("Path", trace), day)
     if form is Format.JSON:
-        typer.echo(_as_json(report))
+        typer.echo(as_json(_told(report)))
     else:
         lint_table.show(report)
     if not report.clean:
@@ -103,42 +104,47 @@ def _of_agent(target: str, day: date | None, keep: Path | None) -> Report:
     """
     load("uvicorn", "emulator")
     if keep is not None:
-        _write(keep, ())  # before the agent runs: a file that cannot be written is found at once
+        with _written(keep), keep.open("a"):
+            pass  # a file that cannot be written is found before the agent runs, and keeps what it holds
     rehearsal = cast("Any", import_module("headstay.rehearsal"))
     exchanges = cast("Any", import_module("headstay.trace.exchanges"))
     found = rehearsal.rehearse(target, progress=lint_table.said)
     if keep is not None:
-        _write(keep, found.exchanges)
+        with _written(keep):
+            keep.write_text("".join(map(_line, found.exchanges)), encoding="utf-8")
     report = check(exchanges.entries(found.exchanges), prices_on=day)
     return replace(report, notices=(*report.notices, *found.notices))
 
 
-def _write(path: Path, exchanges: Sequence[Any]) -> None:
-    """Write what an agent sent and got, one request a line: a log that can be linted, or compared line by line."""
-    lines = [
-        {
-            "request": one.body,
-            "response": one.response,
-            "status": one.status,
-            "ts": one.started,
-            "answered": one.first_event,
-        }
-        for one in exchanges
-    ]
+@contextmanager
+def _written(path: Path) -> Generator[None]:
+    """Say in one line that a file cannot be written."""
     try:
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        yield
     except OSError as problem:
         raise ConfigError(f"--keep {path}: cannot be written: {problem.strerror or problem}") from problem
 
 
-def _as_json(report: Report) -> str:
+def _line(exchange: Any) -> str:
+    """Write what was sent and what came back as a line of a log, to be linted, or compared with another line."""
+    line = {
+        "request": exchange.body,
+        "response": exchange.response,
+        "status": exchange.status,
+        "ts": exchange.started,
+        "answered": exchange.first_event,
+    }
+    return json.dumps(line) + "\n"
+
+
+def _told(report: Report) -> dict[str, Any]:
     told: dict[str, Any] = asdict(report)
     lost = told.pop("lost")
     totals = {"readable_tokens": told.pop("readable_tokens"), "read_tokens": told.pop("read_tokens"), **_sum(lost)}
     fixes = [_flat(fix) for fix in told.pop("fixes")]
     prices = {"date": told.pop("price_date"), "source": told.pop("price_source"), "on": told.pop("priced_on")}
     by_cause = {cause: _sum(total) for cause, total in told.pop("by_cause").items()}
-    ordered = {
+    return {
         **{name: told.pop(name) for name in ("clean", "requests", "with_usage", "conversations")},
         "totals": {**totals, "unpriced_breaks": lost["unpriced"]},
         "prices": prices,
@@ -146,8 +152,6 @@ def _as_json(report: Report) -> str:
         "fixes": fixes,
         **told,
     }
-    text = json.dumps(ordered, ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # half a surrogate pair has no UTF-8 form
 
 
 def _flat(fix: dict[str, Any]) -> dict[str, Any]:

@@ -136,6 +136,15 @@ def test_a_line_of_a_log_can_be_compared(tmp_path: Path) -> None:
         assert words in refused_line.stderr
 
 
+def test_what_was_kept_before_stays_when_the_agent_cannot_be_run(tmp_path: Path) -> None:
+    kept = tmp_path / "sent.jsonl"
+    kept.write_text("of yesterday\n", encoding="utf-8")
+    assert "no_such_module" in refused("--agent", "no_such_module:make", "--keep", str(kept))
+    assert kept.read_text(encoding="utf-8") == "of yesterday\n"
+    nowhere = tmp_path / "no" / "where.jsonl"
+    assert refused("--agent", "no_such_module:make", "--keep", str(nowhere)).startswith(f"--keep {nowhere}: cannot be")
+
+
 class TestBadInput:
     """One line that says what and where, or a counted warning."""
 
