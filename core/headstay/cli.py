@@ -1,6 +1,5 @@
 """The command line. Exit 0: done or clean. 1: findings. 2: bad input, with one clear line."""
 
-import json
 import sys
 from importlib import import_module
 from typing import Annotated, Any, cast
@@ -8,7 +7,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from headstay import __version__, cli_cache, cli_calibrate, cli_diff, cli_lint
-from headstay.cli_format import Format, FormatOption, load
+from headstay.cli_format import Format, FormatOption, as_json, load
 from headstay.errors import HeadstayError
 
 app = typer.Typer(
@@ -60,7 +59,7 @@ def demo(
         results = module.run_demo(module.DEMO, progress=advance, **module.OPTIONS)
     if form is Format.JSON:
         told = [{name: value for name, value in result.items() if name not in _DETAILS} for result in results]
-        typer.echo(json.dumps({"results": told}, ensure_ascii=False))
+        typer.echo(as_json({"results": told}))
     else:
         table.show(results, module.TITLE, module.price_date())
 

@@ -1,6 +1,5 @@
 """`headstay cache`: look into a semantic cache's file, remove answers, and put in your own."""
 
-import json
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headstay import cache_table
-from headstay.cli_format import Format, FormatOption, bad_input, load
+from headstay.cli_format import Format, FormatOption, as_json, bad_input, load
 from headstay.errors import ConfigError
 from headstay.semantic.entry import Entry, Filter
 from headstay.semantic.faq import read_faq
@@ -221,4 +220,4 @@ def _agreed(count: int, secure: bool) -> bool:
 
 
 def _print(told: object) -> None:
-    typer.echo(json.dumps(told, ensure_ascii=False))
+    typer.echo(as_json(told))

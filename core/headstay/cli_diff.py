@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from headstay import diff_table
-from headstay.cli_format import Format, FormatOption, bad_input
+from headstay.cli_format import Format, FormatOption, as_json, bad_input
 from headstay.comparison import Divergence
 from headstay.comparison import diff as compare
 from headstay.errors import WireError
@@ -27,7 +27,7 @@ def diff(request_a: Earlier, request_b: Later, *, form: FormatOption = Format.TE
     with bad_input():
         divergence = _compared(request_a, request_b)
     if form is Format.JSON:
-        typer.echo(_as_json(divergence))
+        typer.echo(as_json(asdict(divergence)))
     else:
         diff_table.show(divergence)
     if not divergence.clean:
@@ -97,8 +97,3 @@ def _of_line(log: Path, line: int) -> dict[str, object]:
             return dict(piece.body)
         raise WireError(f"{log}: no request on line {line}: {piece.reason}")
     raise WireError(f"{log}: no request begins on line {line}")
-
-
-def _as_json(divergence: Divergence) -> str:
-    text = json.dumps(asdict(divergence), ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # half a surrogate pair has no UTF-8 form

@@ -1,5 +1,6 @@
 """What every command shares: how results are written, and how bad input ends."""
 
+import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -28,6 +29,12 @@ def load(module: str, extra: str) -> Any:
     except ImportError as problem:
         typer.echo(f'headstay: {problem.name or module} is missing: pip install "headstay[{extra}]"', err=True)
         raise typer.Exit(2) from problem
+
+
+def as_json(told: object) -> str:
+    """Write a result as JSON that can be printed: half of a surrogate pair has no UTF-8 form."""
+    text = json.dumps(told, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @contextmanager

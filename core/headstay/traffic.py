@@ -1,13 +1,9 @@
 """What is under way in this process, and how much goes to one cache: evidence for causes that no request shows."""
 
-from collections import OrderedDict, deque
 from threading import Lock
 
 from headstay.call import Call
-
-_MINUTE_S = 60.0
-_KEYS_KEPT = 4_096
-_TIMES_KEPT = 1_024
+from headstay.rate import PerMinute
 
 
 class Traffic:
@@ -16,7 +12,7 @@ class Traffic:
     def __init__(self) -> None:
         self._lock = Lock()
         self._open: dict[tuple[str, bytes], int] = {}
-        self._sent: OrderedDict[tuple[str, bytes, str], deque[float]] = OrderedDict()
+        self._sent = PerMinute()
 
     @property
     def under_way(self) -> int:
@@ -35,7 +31,8 @@ class Traffic:
             self._open[key] = waiting + 1
             call.entered = True
             if call.rules is not None and call.rules.affinity and call.rules.requests_per_minute:
-                call.in_a_minute = self._count((*key, str(call.body.get(call.rules.affinity) or "")), call.started)
+                cache_key = str(call.body.get(call.rules.affinity) or "")
+                call.in_a_minute = self._sent.count((*key, cache_key), call.started)
 
     def release(self, call: Call) -> None:
         """Note that a call has ended."""
@@ -46,14 +43,3 @@ class Traffic:
             left = self._open.pop(key, 1) - 1
             if left > 0:
                 self._open[key] = left
-
-    def _count(self, key: tuple[str, bytes, str], now: float) -> int:
-        """Count the calls with one head and one cache key in the last minute, this one included."""
-        sent = self._sent.setdefault(key, deque(maxlen=_TIMES_KEPT))
-        self._sent.move_to_end(key)
-        while len(self._sent) > _KEYS_KEPT:
-            self._sent.popitem(last=False)
-        while sent and now - sent[0] >= _MINUTE_S:
-            sent.popleft()
-        sent.append(now)
-        return len(sent)

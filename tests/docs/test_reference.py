@@ -16,6 +16,7 @@ from headstay.ledger.verdict import Status
 from headstay.semantic import Reason
 from langchain_headstay import SemanticCache
 
+ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("core/headstay", "integrations/langchain_headstay", "middleware/langgraph_headstay")
 
 
@@ -80,18 +81,7 @@ def test_every_message_that_the_page_explains_is_in_the_code(root: Path) -> None
     assert [piece for piece in told if piece not in source] == []
 
 
-@pytest.mark.parametrize(
-    "package",
-    [
-        "headstay",
-        "langchain_headstay",
-        "langgraph_headstay",
-        "pytest_headstay",
-        "headstay.semantic",
-        "headstay.ledger",
-        "headstay.emulator",
-    ],
-)
+@pytest.mark.parametrize("package", generator(ROOT).PACKAGES)
 def test_the_listed_names_are_the_public_ones(root: Path, package: str) -> None:
     listed = sections(text_of(root, "docs/api.md"))[f"`{package}`"]
     assert re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE) == list(import_module(package).__all__)

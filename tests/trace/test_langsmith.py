@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from langchain_openai import ChatOpenAI
 from langsmith import Client
 from langsmith.schemas import Run
 from pydantic import SecretStr
+from tests.trace.conftest import JSON, constructor, messages_of, run_of
 
 import headstay
 from headstay import emulator
@@ -55,22 +56,6 @@ def skipped(record: Mapping[str, Any]) -> Skipped:
     (found,) = read(record)
     assert isinstance(found, Skipped), found
     return found
-
-
-def messages_of(found: Entry) -> list[dict[str, Any]]:
-    return cast("list[dict[str, Any]]", found.body["messages"])
-
-
-def run_of(
-    messages: object, *, provider: str = "anthropic", model: str = "claude-sonnet-5", **params: object
-) -> dict[str, Any]:
-    metadata = {"ls_provider": provider, "ls_model_name": model}
-    extra = {"invocation_params": {"model": model, "_type": "chat", **params}, "metadata": metadata}
-    return {"id": "1", "run_type": "llm", "trace_id": "1", "inputs": {"messages": messages}, "extra": extra}
-
-
-def constructor(name: str, **kwargs: object) -> dict[str, Any]:
-    return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", name], "kwargs": kwargs}
 
 
 # --- what the tracer posts, against what the provider received
@@ -363,13 +348,6 @@ def test_a_broken_run_is_counted_with_its_reason(messages: object, word: str) ->
 @pytest.mark.parametrize("inputs", [{}, None, {"prompts": ["Human: Hi"]}, {"question": "Hi"}, "not JSON"])
 def test_runs_without_a_chat_are_no_error(inputs: object) -> None:
     assert not skipped({**run_of([]), "inputs": inputs}).bad
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 @given(st.data())

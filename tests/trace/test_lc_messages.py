@@ -1,9 +1,10 @@
 """LangChain messages of every form, and the bodies of the three wires that are rebuilt from them."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from tests.trace.conftest import constructor, messages_of, run_of
 
 from headstay.trace import langsmith
 from headstay.trace.entry import Entry
@@ -13,22 +14,6 @@ def entry(record: Mapping[str, Any]) -> Entry:
     (found,) = list(langsmith.entries(record, 1) or ())
     assert isinstance(found, Entry), found
     return found
-
-
-def messages_of(found: Entry) -> list[dict[str, Any]]:
-    return cast("list[dict[str, Any]]", found.body["messages"])
-
-
-def run_of(
-    messages: object, *, provider: str = "anthropic", model: str = "claude-sonnet-5", **params: object
-) -> dict[str, Any]:
-    metadata = {"ls_provider": provider, "ls_model_name": model}
-    extra = {"invocation_params": {"model": model, "_type": "chat", **params}, "metadata": metadata}
-    return {"id": "1", "run_type": "llm", "trace_id": "1", "inputs": {"messages": messages}, "extra": extra}
-
-
-def constructor(name: str, **kwargs: object) -> dict[str, Any]:
-    return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", name], "kwargs": kwargs}
 
 
 @pytest.mark.parametrize(

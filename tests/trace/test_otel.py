@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.trace.conftest import JSON, span
 
 import headstay
 from headstay.errors import WireError
@@ -51,20 +52,6 @@ def read_all(records: Iterable[tuple[int, Mapping[str, Any]]]) -> tuple[list[Ent
         [one for one in found if isinstance(one, Entry)],
         [one for one in found if isinstance(one, Skipped)],
     )
-
-
-def span(number: int = 1, /, *, start: int = 1_795_985_000, failed: bool = False, **attributes: Any) -> dict[str, Any]:
-    """A span as a console exporter prints it; `__` in a name stands for a dot."""
-    return {
-        "name": "chat",
-        "context": {"trace_id": f"0x{number:032x}", "span_id": f"0x{number:016x}", "trace_state": "[]"},
-        "kind": "SpanKind.CLIENT",
-        "start_time": start,
-        "end_time": start + 2,
-        "status": {"status_code": "ERROR" if failed else "UNSET"},
-        "attributes": {name.replace("__", "."): value for name, value in attributes.items()},
-        "events": [],
-    }
 
 
 def log(number: int, name: str, body: object = None, /, **attributes: Any) -> dict[str, Any]:
@@ -400,11 +387,6 @@ SAMPLES = [
     for _, document in documents(path.name)
     if len(json.dumps(document)) < 40_000
 ]
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 @given(st.data())

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
+from tests.trace.conftest import span
 
 from headstay.ledger.usage import Usage
 from headstay.trace.entry import Entry
@@ -23,20 +24,6 @@ def one(record: Mapping[str, Any]) -> Entry:
     (found,) = list(Joiner().entries(record, 1) or ())
     assert isinstance(found, Entry), found
     return found
-
-
-def span(number: int = 1, /, *, start: int = 1_795_985_000, failed: bool = False, **attributes: Any) -> dict[str, Any]:
-    """A span as a console exporter prints it; `__` in a name stands for a dot."""
-    return {
-        "name": "chat",
-        "context": {"trace_id": f"0x{number:032x}", "span_id": f"0x{number:016x}", "trace_state": "[]"},
-        "kind": "SpanKind.CLIENT",
-        "start_time": start,
-        "end_time": start + 2,
-        "status": {"status_code": "ERROR" if failed else "UNSET"},
-        "attributes": {name.replace("__", "."): value for name, value in attributes.items()},
-        "events": [],
-    }
 
 
 @pytest.mark.parametrize(

@@ -164,13 +164,14 @@ def priced(row: Row) -> Row:
     usage = row.usage
     if row.cost_usd is not None or usage is None:
         return row
-    cost = price(usage, provider=row.provider, model=row.model, at=_moment(row.ts), context=row.price_context)
+    cost = price(usage, provider=row.provider, model=row.model, at=moment(row.ts), context=row.price_context)
     return row if cost.usd is None else replace(row, cost_usd=cost.usd, price_date=cost.as_of)
 
 
-def _moment(ts: float) -> datetime | None:
+def moment(ts: float | None) -> datetime | None:
+    """A time in seconds since the epoch as a datetime in UTC; None for what is none."""
     try:
-        return datetime.fromtimestamp(ts, UTC)
+        return None if ts is None else datetime.fromtimestamp(ts, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -1,6 +1,5 @@
 """What a step of a log lost, by cause: what changed in the request, and what else kept it from being read."""
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +11,7 @@ from headstay.ledger.verdict import judge
 from headstay.lint.follow import MARKER_CAUSES, Step
 from headstay.lint.reach import Reach, reach, size
 from headstay.providers.rules import CacheRules, find_rules
+from headstay.rate import PerMinute
 from headstay.remedies import REMEDIES
 
 ANSWER_TAKES_S = 1.0
@@ -34,13 +34,11 @@ class Loss:
         finding: Cause, place, both sides and remedy.
         tokens: Tokens that were paid for again because of it, where all before it were mended.
         alone: As many as it would cost if it were the only one.
-        seen: Whether it was read off the two requests, as opposed to the usage and the times.
     """
 
     finding: Finding
     tokens: int
     alone: int = 0
-    seen: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Judge:
     """Judges the steps of a log in their order."""
 
     _ratios: dict[tuple[object, ...], float] = field(default_factory=dict[tuple[object, ...], float])
-    _sent: dict[tuple[object, ...], deque[float]] = field(default_factory=dict[tuple[object, ...], "deque[float]"])
+    _sent: PerMinute = field(default_factory=PerMinute)
 
     def judge(self, step: Step) -> Judgement:
         """Say what a step lost, and why."""
@@ -108,7 +106,7 @@ class Judge:
         losses = _seen(step, far, _scaled(far.losses, of_requests))
         losses += _unreached(step, far)
         if elsewhere is not None:
-            losses += (Loss(_finding(step, elsewhere, gap), lost - of_requests, lost - of_requests, seen=False),)
+            losses += (Loss(_finding(step, elsewhere, gap), lost - of_requests, lost - of_requests),)
         return Judgement(replace(far, whole=max(far.whole, read)), read, losses, short=_is_below(far, rules))
 
     def _elsewhere(
@@ -159,13 +157,9 @@ class Judge:
         most = rules.requests_per_minute
         if rules.affinity is None or not most or started is None:
             return False
-        body = step.turn.request.body
-        key = (step.turn.lane, step.turn.request.model, step.turn.head, str(body.get(rules.affinity)))
-        times = self._sent.setdefault(key, deque(maxlen=most + 1))
-        times.append(started)
-        if len(self._sent) > 10_000:
-            self._sent.clear()
-        return len(times) > most and started - times[0] < 60
+        cache_key = str(step.turn.request.body.get(rules.affinity))
+        key = (step.turn.lane, step.turn.request.model, step.turn.head, cache_key)
+        return self._sent.count(key, started) > most
 
 
 def _seen(step: Step, far: Reach, shares: Sequence[int]) -> tuple[Loss, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 
-from headstay.ledger.price import Rates, price_source, rates
+from headstay.ledger.price import Rates, moment, price_source, rates
 from headstay.lint.reach import Reach, size
 from headstay.lint.turn import Turn
 
@@ -52,7 +52,8 @@ class Money:
     def _rates(self, turn: Turn) -> Rates | None:
         entry, model = turn.entry, turn.request.model
         provider = entry.provider or ("anthropic" if entry.wire == "anthropic-messages" else "openai")
-        day = self.on or _day(entry.started)
+        sent = moment(entry.started)
+        day = self.on or (sent.date() if sent else None)
         tokens = entry.usage.input_tokens if entry.usage else int(size(turn.request))
         prompt = tokens // _TIERS_AT
         key = (provider, model, day, tuple(sorted(entry.context.items())), prompt)
@@ -67,10 +68,3 @@ class Money:
         names = dict.fromkeys((provider, "anthropic" if "claude" in model else "openai"))
         found = (rates(name, model, at=at, context=context or None, prompt_tokens=prompt) for name in names)
         return next((one for one in found if one is not None), None)
-
-
-def _day(started: float | None) -> date | None:
-    try:
-        return None if started is None else datetime.fromtimestamp(started, UTC).date()
-    except (ValueError, OverflowError, OSError):
-        return None

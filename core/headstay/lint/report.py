@@ -4,11 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import date
 
 from headstay.causes import Cause
 from headstay.comparison import Finding
 from headstay.excerpt import excerpt
+from headstay.ledger.price import moment
 from headstay.lint.declare import KnownText, slot_lines
 from headstay.lint.follow import Step
 from headstay.lint.judge import Judgement, Loss
@@ -113,21 +114,21 @@ class Fix:
     Attributes:
         cause: The code; of several the one that was seen first.
         path: The place, the number of the message left out.
-        remedy: What to do.
         sum: What the breaks add up to; what it gains if all that stands before it is mended too.
         alone_tokens: Tokens that it would cost if it were the only one. With 0 in `sum` it gains nothing by itself, and
             without it what stands behind it gains nothing.
         lines: Lines of the first of them.
         remedies: What to do about each of the first of them.
+        remedy: What to do about all; empty until it is reported.
     """
 
     cause: Cause
     path: str
-    remedy: str
     sum: Sum = field(default_factory=Sum)
     alone_tokens: int = 0
     lines: list[int] = field(default_factory=list[int])
     remedies: list[str] = field(default_factory=list[str])
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +202,7 @@ class Account:
         self._fixes: dict[tuple[object, ...], Fix] = {}
         self._texts: dict[tuple[object, ...], dict[KnownText, None]] = {}
         self._count: Counter[str] = Counter()
-        self._skipped: dict[tuple[str, bool], list[int]] = {}
-        self._skips: Counter[tuple[str, bool]] = Counter()
-        self._reasons: dict[tuple[str, bool], str] = {}
+        self._skipped: dict[tuple[str, bool], Passed] = {}
 
     @property
     def requests(self) -> int:
@@ -213,11 +212,9 @@ class Account:
     def skip(self, piece: Skipped) -> None:
         """Count a piece of the log that is no request."""
         key = (_NUMBER.sub("0", piece.reason), piece.bad)
-        self._skips[key] += 1
-        self._reasons.setdefault(key, piece.reason)
-        lines = self._skipped.setdefault(key, [])
-        if len(lines) < _LINES_SHOWN:
-            lines.append(piece.line)
+        known = self._skipped.get(key) or Passed(piece.reason, 0, (), piece.bad)
+        lines = (*known.lines, piece.line)[:_LINES_SHOWN]
+        self._skipped[key] = replace(known, count=known.count + 1, lines=lines)
 
     def add(self, step: Step, judgement: Judgement) -> None:
         """Add a request."""
@@ -253,11 +250,11 @@ class Account:
         finding = loss.finding
         path = _OF_MESSAGE.sub(r"\1[]", finding.path) if _is_history(step, finding.path) else finding.path
         path = _INDEX.sub("[]", path) if path.startswith("tools") else path
-        key: tuple[object, ...] = (finding.cause, path, finding.remedy if finding.cause == Cause.UNKNOWN else "")
+        key: tuple[object, ...] = (finding.cause, path)
         if any(segment.path == path for segment in step.turn.request.system):  # all that varies in one text is one fix
             key = (step.agent, path)
             self._remember(key, step, path)
-        fix = self._fixes.setdefault(key, Fix(finding.cause, path, finding.remedy))
+        fix = self._fixes.setdefault(key, Fix(finding.cause, path))
         if len(fix.remedies) < _REMEDIES and finding.remedy not in fix.remedies:
             fix.remedies.append(finding.remedy)
         if len(fix.lines) < _LINES_SHOWN and step.turn.entry.line not in fix.lines:
@@ -306,10 +303,7 @@ class Account:
             priced_on=self._money.on.isoformat() if self._money.on else None,
             fixes=tuple(self._declared(key, fix) for key, fix in worth[:_FIXES]),
             breaks=tuple(self._breaks),
-            skipped=tuple(
-                Passed(self._reasons[reason, bad], self._skips[reason, bad], tuple(lines), bad)
-                for (reason, bad), lines in sorted(self._skipped.items(), key=lambda item: (not item[0][1], item[1]))
-            ),
+            skipped=tuple(sorted(self._skipped.values(), key=lambda passed: (not passed.bad, passed.lines))),
             notices=(*self._notices(), *notices),
         )
 
@@ -362,7 +356,5 @@ def _logged(step: Step, judgement: Judgement, loss: Loss, usd: float | None) -> 
 
 
 def _iso(started: float | None) -> str | None:
-    try:
-        return None if started is None else datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return None
+    at = moment(started)
+    return None if at is None else at.isoformat(timespec="milliseconds")

@@ -55,11 +55,6 @@ class Stream:
         """Return the last requests that another one may continue."""
         return [tip for tip in self.tips if tip.number not in self.superseded or _same_lane(tip, turn)]
 
-    @property
-    def weight(self) -> int:
-        """About how many characters it takes up in memory."""
-        return sum(tip.weight for tip in self.tips)
-
 
 class Streams:
     """Finds the conversation of each request.
@@ -176,10 +171,9 @@ class Streams:
 
     def _begun(self, turn: Turn) -> Iterator[tuple[Stream, Turn]]:
         """Find the requests whose messages this one begins with, the longest first."""
-        chains = list(_chains(turn))
         found = 0
-        for length in range(len(chains), 0, -1):
-            for number in reversed(self._by_chain.get((*turn.lane, chains[length - 1]), ())):
+        for length in range(len(turn.chains), 0, -1):
+            for number in reversed(self._by_chain.get((*turn.lane, turn.chains[length - 1]), ())):
                 if found == _SAME_START:
                     return
                 for tip in self._open[number].tips_for(turn):
@@ -242,10 +236,11 @@ class Streams:
         messages = turn.request.messages
         if not messages:
             return None
-        if not turn.has_reply and not is_summary(messages[0].text):
+        summary = is_summary(messages[0].text)
+        if not turn.has_reply and not summary:
             return None  # a first question, however much it has in common with what others asked
         pairs = [(stream, tip) for stream in self._latest(turn) for tip in stream.tips_for(turn)]
-        if is_summary(messages[0].text):
+        if summary:
             told = [pair for pair in pairs if len(pair[1].keys) > 2 and _is_retold(pair[1], turn)]
             return max(told, key=lambda pair: (_retells(pair[1], turn), pair[1].number), default=None)
         asked = [pair for pair in pairs if not pair[1].has_reply and _is_answered(pair[1], turn)]
@@ -310,21 +305,12 @@ class Streams:
         del self._open[stream.number]
 
 
-def _chains(turn: Turn) -> Iterator[int]:
-    """Return for each length of the messages a number that equal beginnings share."""
-    chain = 0
-    for key in turn.keys:
-        chain = hash((chain, key))
-        yield chain
-
-
 def _ends_of(turn: Turn) -> set[int]:
     """Return the numbers of the beginnings that a request is found again by: all of it, and up to its question.
 
     What stands behind the question, a note with the clock or retrieved text, need not come back.
     """
-    chains = list(_chains(turn))
-    return {chains[length - 1] for length in (len(chains), _question_end(turn)) if length}
+    return {turn.chains[length - 1] for length in (len(turn.chains), _question_end(turn)) if length}
 
 
 def _question_end(turn: Turn) -> int:

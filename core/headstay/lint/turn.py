@@ -4,6 +4,7 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import cast
 
 from headstay.canonical import wire_texts
@@ -30,6 +31,7 @@ class Turn:
         entry: The log's entry.
         request: Its body, read for comparison.
         keys: For each segment of the messages a number that equal ones share.
+        chains: For each length of the messages a number that equal beginnings share.
         head: The same for tools and system text together.
         cache: The same for the model and the fields that re-key its cache.
         weight: About how many characters it takes up in memory.
@@ -39,6 +41,7 @@ class Turn:
     entry: Entry
     request: Request
     keys: tuple[int, ...]
+    chains: tuple[int, ...]
     head: int
     cache: int
     weight: int
@@ -87,12 +90,13 @@ def take(number: int, entry: Entry) -> Turn:
     request = read(entry.body, entry.wire)
     # Numbers of this process only: they are compared and never kept.
     keys = tuple(hash((one.role, one.kind, one.exact)) for one in request.messages)
+    chains = tuple(accumulate(keys, lambda chain, key: hash((chain, key)), initial=0))[1:]
     tools = wire_texts([tool.wire for tool in request.tools]) if request.tools else ()
     head = hash((tools, tuple(one.exact for one in request.system)))
     rules = find_rules(entry.wire, request.model)
     lane = [repr(parameter(entry.body, name)) for name in rules.lane_parameters if name != rules.affinity]
     weight = sum(len(one.exact) + 300 for one in (*request.messages, *request.system)) + 2_000 * bool(tools)
-    return Turn(number, entry, request, keys, head, hash((request.model, *lane)), weight)
+    return Turn(number, entry, request, keys, chains, head, hash((request.model, *lane)), weight)
 
 
 def is_said(segment: Segment) -> bool:

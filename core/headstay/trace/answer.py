@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from headstay.comparison.segment import Json, mapping
+from headstay.diagnosis import read_diagnosis
 from headstay.ledger.usage import Usage, from_anthropic, from_langchain, from_openai_chat, from_openai_responses
 from headstay.prompt import Wire
 from headstay.trace.fields import id_of, json_object, json_objects
@@ -176,12 +177,9 @@ def _texts(blocks: Sequence[Json]) -> list[str]:
 
 
 def _diagnosis(response: Json) -> str:
-    """Return the provider's word for a miss (anthropic 2.14.0 and openai 3.57.0 types, seen 2026-11-29)."""
-    anthropic = mapping(mapping(response.get("diagnostics")).get("cache_miss_reason"))
-    openai = mapping(response.get("prompt_cache_diagnostics"))
-    if openai.get("type") == "cache_hit":
-        return ""
-    return id_of(anthropic.get("type")) or id_of(openai.get("reason")) or id_of(openai.get("type"))
+    """Return the provider's word for a miss."""
+    words = (read_diagnosis(response.get(name))[0] for name in ("diagnostics", "prompt_cache_diagnostics"))
+    return next((word for word in words if word and word != "cache_hit"), "")
 
 
 def _has_anthropic_counts(counts: Json) -> bool:

@@ -42,14 +42,19 @@ _OTHER_CALLS = re.compile(
 )
 
 
+def decoded(value: object) -> object:
+    """Return what the JSON text of an object or a list holds; any other value as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
 def json_object(value: object) -> Json:
     """Return a JSON object that is given as it is or as text; an empty one for anything else."""
-    if isinstance(value, str) and value.lstrip()[:1] == "{":
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return mapping(value)
+    return mapping(decoded(value))
 
 
 def json_objects(value: object) -> list[Json]:

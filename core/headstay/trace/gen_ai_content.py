@@ -8,10 +8,10 @@ from headstay.comparison.wire_form import wire_of
 from headstay.errors import WireError
 from headstay.prompt import Wire
 from headstay.trace.answer import answer_of
-from headstay.trace.fields import json_object, json_objects
+from headstay.trace.fields import decoded, json_object, json_objects
 from headstay.trace.gen_ai_messages import Said, call_part, parts_of, read_said
 from headstay.trace.otel_values import listed
-from headstay.trace.untyped import decoded, first_text, items, text_of
+from headstay.trace.untyped import first_text, items, text_of
 
 _BLOCKS = ("text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "image_url", "document")
 _REASONING = ("reasoning", "thinking")

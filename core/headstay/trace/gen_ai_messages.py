@@ -7,8 +7,8 @@ from typing import cast
 
 from headstay.comparison.segment import Json, mapping
 from headstay.errors import WireError
-from headstay.trace.fields import json_objects
-from headstay.trace.untyped import decoded, first_text, is_list, items, text_of
+from headstay.trace.fields import decoded, json_objects
+from headstay.trace.untyped import first_text, is_list, items, text_of
 
 _ROLES: Mapping[str, str] = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
 _RESPONSE = ("response", "result", "content")

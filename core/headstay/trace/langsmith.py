@@ -10,11 +10,11 @@ from headstay.ledger.usage import Usage, from_langchain
 from headstay.prompt import Wire
 from headstay.trace.answer import answer_of, price_context, usage_of
 from headstay.trace.entry import Entry, Skipped
-from headstay.trace.fields import CONVERSATION, json_object, json_objects, moment
+from headstay.trace.fields import CONVERSATION, decoded, json_object, json_objects, moment
 from headstay.trace.lc_body import held_by_provider, reply_id, request_body, uses_responses, without_system_message
 from headstay.trace.lc_messages import Message, read_message, read_messages
 from headstay.trace.provider_names import provider_id, speaks_anthropic
-from headstay.trace.untyped import decoded, first_text, is_list, items, text_of
+from headstay.trace.untyped import first_text, is_list, items, text_of
 
 _RUN_KEYS = ("inputs", "outputs", "dotted_order", "trace_id", "session_id", "session_name", "extra", "parent_run_id")
 _DEEPEST = 64

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from headstay.comparison.segment import Json, mapping
-from headstay.trace.fields import json_objects
+from headstay.trace.fields import decoded, json_objects
 from headstay.trace.lc_messages import Call, Content, Message
-from headstay.trace.untyped import decoded, text_of
+from headstay.trace.untyped import text_of
 
 _CALL_KEYS = ("type", "id", "input", "name", "server_name", "cache_control")
 _KEPT: Mapping[str, tuple[str, ...]] = {

@@ -6,8 +6,8 @@ from typing import Literal, cast
 
 from headstay.comparison.segment import Json, mapping
 from headstay.errors import WireError
-from headstay.trace.fields import json_objects
-from headstay.trace.untyped import decoded, first_text, items, text_of
+from headstay.trace.fields import decoded, json_objects
+from headstay.trace.untyped import first_text, items, text_of
 
 Speaker = Literal["system", "human", "ai", "tool"]
 Content = str | list[Json]

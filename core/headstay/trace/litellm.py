@@ -15,12 +15,11 @@ from headstay.ledger.usage import Usage
 from headstay.prompt import Wire
 from headstay.trace.answer import Answer, answer_of, price_context, usage_of
 from headstay.trace.entry import Entry, Skipped
-from headstay.trace.fields import first_of, id_of, json_object, json_objects, moment
+from headstay.trace.fields import decoded, first_of, id_of, json_object, json_objects, moment
 from headstay.trace.lc_anthropic import anthropic_messages
 from headstay.trace.lc_messages import read_messages
 from headstay.trace.provider_names import provider_id, speaks_anthropic
 from headstay.trace.raw import request_wire
-from headstay.trace.untyped import decoded
 
 _PROVIDERS = {"azure_ai": "azure", "fireworks_ai": "fireworks", "moonshot": "moonshotai", "custom_openai": "openai"}
 _CALLS: Mapping[str, Wire] = {

@@ -10,12 +10,13 @@ from headstay.ledger.usage import Usage
 from headstay.prompt import Wire
 from headstay.trace.answer import price_context
 from headstay.trace.entry import Entry, Skipped
+from headstay.trace.fields import decoded
 from headstay.trace.gen_ai_content import Content, answer_id, answer_texts, content_of, sent_body, texts_of
 from headstay.trace.gen_ai_messages import Said, anthropic_body, chat_body, read_said
 from headstay.trace.otel_records import Event, Record
 from headstay.trace.otel_values import first_count
 from headstay.trace.provider_names import provider_id, speaks_anthropic
-from headstay.trace.untyped import decoded, first_text, items
+from headstay.trace.untyped import first_text, items
 
 NO_MESSAGES = (
     "an OpenTelemetry model call has no messages: switch content capture on "

@@ -1,8 +1,9 @@
 """LangSmith runs that were exported as OpenTelemetry spans, back to runs."""
 
 from headstay.comparison.segment import Json
+from headstay.trace.fields import decoded
 from headstay.trace.otel_records import Record
-from headstay.trace.untyped import decoded, first_text
+from headstay.trace.untyped import first_text
 
 _KIND = "langsmith.span.kind"
 _METADATA = "langsmith.metadata."

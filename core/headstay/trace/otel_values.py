@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from headstay.comparison.segment import Json, mapping
-from headstay.trace.fields import json_objects
-from headstay.trace.untyped import decoded, items
+from headstay.trace.fields import decoded, json_objects
+from headstay.trace.untyped import items
 
 _SCALARS = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 _DEEPEST_NAME = 12

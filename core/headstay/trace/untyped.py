@@ -1,6 +1,5 @@
 """Values of a log record whose form nobody promised, read without ever failing."""
 
-import json
 from collections.abc import Sequence
 from typing import TypeGuard
 
@@ -26,13 +25,3 @@ def text_of(value: object) -> str:
 def first_text(fields: Json, *names: str) -> str:
     """Return the first of some fields that holds an id or a name, as text; empty where none does."""
     return next((text for name in names if (text := id_of(fields.get(name)))), "")
-
-
-def decoded(value: object) -> object:
-    """Return what the JSON text of an object or a list holds; any other value as it is."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
