@@ -6,7 +6,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from headstay import __version__, cli_cache, cli_calibrate, cli_diff, cli_lint
+from headstay import __version__, cli_cache, cli_calibrate, cli_diff, cli_lint, cli_local
 from headstay.cli_format import Format, FormatOption, as_json, load
 from headstay.errors import HeadstayError
 
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(cli_cache.app, name="cache")
+app.add_typer(cli_local.app, name="local")
 app.command("diff")(cli_diff.diff)
 app.command("lint")(cli_lint.lint)
 app.command("calibrate")(cli_calibrate.calibrate_command)

@@ -8,6 +8,7 @@ HeadstayError
 ├── LedgerError      the ledger cannot be opened, read or written
 ├── SemanticStoreError  a semantic cache's store cannot be opened, read or written
 ├── RehearsalError   an agent could not be run under the emulator
+├── LocalError       the local model cannot be installed, started, reached or warmed
 ├── EmbedderError    an embedder failed, or what it returned is no set of vectors
 └── PrefixBreak      only with on_break="raise": the head or the history changed
 ```
@@ -43,6 +44,10 @@ class SemanticStoreError(HeadstayError):
 
 class RehearsalError(HeadstayError):
     """An agent could not be run under the emulator."""
+
+
+class LocalError(HeadstayError):
+    """The local model cannot be installed, started, reached or warmed."""
 
 
 class EmbedderError(HeadstayError):

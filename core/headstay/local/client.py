@@ -1,0 +1,182 @@
+"""What is asked of a running server, ours or another: is it well, what does it serve, what did it read."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from headstay.errors import ConfigError, LocalError
+
+_SAMPLE = re.compile(r"^(vllm:\w+)(?:\{(.*)\})? ([0-9.eE+-]+)$")
+_BLOCK = re.compile(r'block_size="(\d+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the server counted since it started.
+
+    Attributes:
+        queried_tokens: Prompt tokens that were looked up in the prefix cache.
+        read_tokens: Those of them that were read from it.
+        kv_used: Share of the cache's room in use, 0 to 1.
+        block: Tokens of a block, or None if it does not say.
+    """
+
+    queried_tokens: int
+    read_tokens: int
+    kv_used: float
+    block: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that speaks the OpenAI API.
+
+    Attributes:
+        origin: Scheme, host and port, and a path before `/v1` if there is one.
+        api_key: Sent as a bearer token, if given.
+    """
+
+    origin: str
+    api_key: str | None = None
+
+    @property
+    def base_url(self) -> str:
+        """The URL to give to an OpenAI client."""
+        return f"{self.origin}/v1"
+
+    def is_healthy(self, timeout: float = 2.0) -> bool:
+        """Tell whether it says that it can serve."""
+        try:
+            return self._ask("GET", "/health", None, timeout)[0] == 200
+        except (OSError, HTTPException):
+            return False
+
+    def models(self) -> list[str]:
+        """Return the names that requests may use.
+
+        Raises:
+            LocalError: It cannot be reached, or does not answer as an OpenAI server does.
+        """
+        told = self._json("GET", "/v1/models", None, 10.0)
+        try:
+            return [str(model["id"]) for model in told["data"]]
+        except (KeyError, TypeError) as problem:
+            raise LocalError(f"{self.base_url}/models: this is no list of models as OpenAI's API has it") from problem
+
+    def figures(self) -> Figures | None:
+        """Return what it counted, or None if it has no counters of vLLM's."""
+        try:
+            status, text = self._ask("GET", "/metrics", None, 10.0)
+        except (OSError, HTTPException):
+            return None
+        return parse_figures(text) if status == 200 else None
+
+    def tokens(self, body: Mapping[str, Any]) -> list[int] | None:
+        """Return the tokens of a chat request's prompt, or None if the server does not tell."""
+        asked = {name: value for name, value in body.items() if name in _TOKENIZED}
+        try:
+            status, text = self._ask("POST", "/tokenize", asked, 60.0)
+            return cast("list[int]", json.loads(text)["tokens"]) if status == 200 else None
+        except (OSError, HTTPException, ValueError, KeyError, TypeError):
+            return None
+
+    def complete(self, body: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Send a chat request and return the response's body.
+
+        Raises:
+            LocalError: It cannot be reached, or refuses the request; the message holds its words.
+        """
+        return self._json("POST", "/v1/chat/completions", body, timeout)
+
+    def _json(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> dict[str, Any]:
+        try:
+            status, text = self._ask(method, path, body, timeout)
+        except (OSError, HTTPException) as problem:
+            raise LocalError(f"{self.origin}: no answer: {problem}. Is the server running?") from problem
+        if status != 200:
+            raise LocalError(f"{self.origin}{path}: HTTP {status}: {_words(text)}")
+        try:
+            return cast("dict[str, Any]", json.loads(text))
+        except ValueError as problem:
+            raise LocalError(f"{self.origin}{path}: the answer is no JSON") from problem
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> tuple[int, str]:
+        parts = urlsplit(self.origin)
+        maker = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = maker(parts.hostname or "", parts.port, timeout=timeout)
+        headers = {"Content-Type": "application/json"}
+        if self.api_key:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        try:
+            sent = None if body is None else json.dumps(body)
+            connection.request(method, f"{parts.path}{path}", body=sent, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode("utf-8", errors="replace")
+        finally:
+            connection.close()
+
+
+_TOKENIZED = frozenset(
+    {
+        "model",
+        "messages",
+        "tools",
+        "chat_template",
+        "chat_template_kwargs",
+        "add_generation_prompt",
+        "add_special_tokens",
+    }
+)
+
+
+def server_at(url: str, api_key: str | None = None) -> Server:
+    """Return the server at a URL, with or without `/v1` at its end.
+
+    Raises:
+        ConfigError: It is no URL of a server.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"--base-url {url}: give a URL like http://127.0.0.1:8000/v1")
+    return Server(url.rstrip("/").removesuffix("/v1"), api_key)
+
+
+def parse_figures(text: str) -> Figures | None:
+    """Read vLLM's counters from the text of `/metrics`; several engines are added up."""
+    sums: dict[str, float] = {}
+    block: int | None = None
+    shares: list[float] = []
+    for line in text.splitlines():
+        if found := _SAMPLE.match(line):
+            name, labels, value = found[1], found[2] or "", float(found[3])
+            sums[name] = sums.get(name, 0.0) + value
+            if name == "vllm:kv_cache_usage_perc":
+                shares.append(value)
+            if name == "vllm:cache_config_info" and (size := _BLOCK.search(labels)):
+                block = int(size[1])
+    if "vllm:prefix_cache_queries_total" not in sums:
+        return None
+    return Figures(
+        queried_tokens=int(sums["vllm:prefix_cache_queries_total"]),
+        read_tokens=int(sums.get("vllm:prefix_cache_hits_total", 0)),
+        kv_used=max(shares, default=0.0),
+        block=block,
+    )
+
+
+def _words(text: str) -> str:
+    """Return what the server said is wrong, in a line."""
+    try:
+        told: Any = json.loads(text)
+        words = str(told.get("error", told)["message"])
+    except (ValueError, KeyError, AttributeError, TypeError):
+        words = text
+    return " ".join(words.split())[:300] or "no reason given"

@@ -1,0 +1,60 @@
+"""Where the local model lives: one folder of the user's, which the application's environment has no part in."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SETTING = "HEADSTAY_LOCAL_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder of the local model.
+
+    Attributes:
+        path: The folder. It need not exist.
+    """
+
+    path: Path
+
+    @property
+    def environment(self) -> Path:
+        """The virtual environment that vLLM is installed in."""
+        return self.path / "env"
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of that environment."""
+        return self.environment / "bin" / "python"
+
+    @property
+    def weights(self) -> Path:
+        """The folder of converted models."""
+        return self.path / "weights"
+
+    @property
+    def run(self) -> Path:
+        """The folder of what a running server leaves: state, lock, log, warmed heads."""
+        return self.path / "run"
+
+    @property
+    def install_log(self) -> Path:
+        """What pip and the converter said."""
+        return self.path / "install.log"
+
+    @property
+    def server_log(self) -> Path:
+        """What the server said."""
+        return self.run / "server.log"
+
+
+def find_home(environ: Mapping[str, str] | None = None) -> Home:
+    """Return the folder: `HEADSTAY_LOCAL_HOME`, else `headstay/local` in the user's cache directory."""
+    values = os.environ if environ is None else environ
+    if chosen := values.get(SETTING):
+        return Home(Path(chosen).expanduser().absolute())
+    cache = values.get("XDG_CACHE_HOME", "")
+    # the XDG specification has relative paths ignored
+    base = Path(cache) if cache.startswith("/") else Path("~/.cache").expanduser()
+    return Home(base / "headstay" / "local")
