@@ -8,7 +8,7 @@ DEMO_STAMP := $(VENV)/.demo-$(PINS)
 DEV_STAMP := $(VENV)/.dev-$(PINS)
 JOBS ?= 2
 
-.PHONY: setup demo test check tests bench docs clean
+.PHONY: setup demo test check tests test-local bench docs clean
 
 setup: $(DEV_STAMP)
 
@@ -37,6 +37,10 @@ check: $(DEV_STAMP)
 
 tests: $(DEV_STAMP)
 	$(BIN)/pytest -n $(JOBS)
+
+# Real vLLM, in .local/: installed at the first run (2 GB, some minutes) and again whenever its pins change.
+test-local: $(DEV_STAMP)
+	$(BIN)/pytest tests/local
 
 bench: $(DEV_STAMP)
 	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done

@@ -18,7 +18,7 @@ from headstay.local import state as states
 from headstay.local import supervise, weights
 from headstay.local import warm as warming
 from headstay.local.client import Server, server_at
-from headstay.local.device import decide, read_facts
+from headstay.local.device import OLDEST_PYTHON, decide, read_facts
 from headstay.local.home import Home, find_home
 from headstay.local.pins import Plan, plan
 from headstay.local.profile import Settings, launch
@@ -123,12 +123,9 @@ def serve(
     """
     with bad_input():
         home = find_home()
-        device = decide(read_facts(sys.version_info[:2]))
-        if device.kind == "none":
-            raise ConfigError(device.reason)
+        facts = read_facts(OLDEST_PYTHON)  # the environment has an interpreter of its own
+        device = installing.device_for(home, facts)
         found = weights.find(home, model, tool_parser)
-        if not home.python.exists():
-            raise ConfigError(f"{home.path}: the local model is not installed; run: headstay local install")
         if detach:
             _detached(home, wait, form)
             return
@@ -237,7 +234,8 @@ def status(*, base_url: BaseUrl = None, api_key: ApiKey = None, form: FormatOpti
 
 def _tell_status(told: dict[str, Any]) -> None:
     phase = told.get("phase", "serving" if told["serving"] else "not running")
-    typer.echo(f"{phase}  {told.get('base_url', '')}".rstrip())
+    where = "" if phase in ("stopped", "failed", "gone") else told.get("base_url", "")
+    typer.echo(f"{phase}  {where}".rstrip())
     if told.get("message"):
         typer.echo(f"  {told['message']}")
     if told["serving"]:

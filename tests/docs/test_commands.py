@@ -47,7 +47,7 @@ def test_every_console_line_is_of_a_known_kind(page: Path) -> None:
 
 @pytest.mark.parametrize("words", typed("headstay"), ids=" ".join)
 def test_every_headstay_command_exists_with_its_options(words: list[str]) -> None:
-    depth = 3 if words[1:2] == ["cache"] else 2
+    depth = 3 if words[1:2] in (["cache"], ["local"]) else 2
     names = [word for word in words[1:depth] if not word.startswith("-")]
     text = help_of(*names)
     missing = [word for word in words[1:] if word.startswith("--") and word not in text]

