@@ -173,6 +173,19 @@ def _detached(home: Home, wait: float, form: Format) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    try:
+        _await_ready(home, child, log, wait, form)
+    except BaseException:  # Ctrl-C too: what was not seen to be ready is not left running
+        child.terminate()
+        raise
+
+
+def _await_ready(home: Home, child: "subprocess.Popen[bytes]", log: Path, wait: float, form: Format) -> None:
+    """Wait for the detached supervisor's server, and print its URL.
+
+    Raises:
+        LocalError: It did not become ready.
+    """
     until = time.monotonic() + wait + 30
     while time.monotonic() < until:
         state = states.read(home)
@@ -183,7 +196,6 @@ def _detached(home: Home, wait: float, form: Format) -> None:
             _print_state(state) if form is Format.JSON else typer.echo(f"{state.base_url}  model: {state.model}")
             return
         time.sleep(0.2)
-    child.terminate()
     raise LocalError(f"the server was not ready after {wait:.0f} s; see {home.server_log}")
 
 
@@ -278,7 +290,7 @@ def warm(
         server = _server(base_url, api_key, states.read(home))
         if server is None:
             raise LocalError("no server runs; start one with: headstay local serve, or give --base-url")
-        head = warming.head_of(body, model=server.models()[0], salt=salt)
+        head = warming.head_of(_for_model(body, server), salt)
         warmth = warming.warm(server, head)
         if base_url is None and warmth.is_warm:
             warming.remember(home, head)
@@ -293,6 +305,18 @@ def warm(
         )
     if not warmth.is_warm:
         raise typer.Exit(1)
+
+
+def _for_model(body: dict[str, Any], server: Server) -> dict[str, Any]:
+    """Return the body with a model that the server has: a logged request may name the one of another provider.
+
+    Raises:
+        LocalError: The server has no model.
+    """
+    models = server.models()
+    if not models:
+        raise LocalError(f"{server.base_url}: this server has no model")
+    return body if body.get("model") in models else {**body, "model": models[0]}
 
 
 def _request(path: Path) -> dict[str, Any]:

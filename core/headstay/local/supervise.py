@@ -20,7 +20,7 @@ from headstay.local.client import Server
 from headstay.local.home import Home
 from headstay.local.lock import Held, hold
 from headstay.local.log import MARK, reason, turn_over
-from headstay.local.process import end_group, identify
+from headstay.local.process import Process, end_group, identify
 from headstay.local.state import Phase, State
 
 Say = Callable[[str], None]
@@ -182,8 +182,7 @@ class _Supervisor:
                 raise
             finally:
                 self._end()
-                with contextlib.suppress(LocalError):  # on a full disk; what ended the block matters more
-                    self._write(phase, message)
+                self._write(phase, message)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
@@ -200,8 +199,8 @@ class _Supervisor:
         if self._signals:
             raise _Stopped
         with _appended(self._home.server_log) as log:
-            log.write(f"{MARK}{self._restarts + 1} ---\n".encode())
-            log.flush()
+            with contextlib.suppress(OSError):  # a full disk does not keep the server from running
+                os.write(log.fileno(), f"{MARK}{self._restarts + 1} ---\n".encode())
             self._child = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 list(self._service.command(self._port)),
                 env=dict(self._service.environment),
@@ -299,21 +298,31 @@ class _Supervisor:
             self._child = None
 
     def _write(self, phase: Phase, message: str = "") -> None:
+        """Write down where the server stands.
+
+        Raises:
+            LocalError: The first state cannot be written; a server that runs already is not ended for that.
+        """
         child = self._child
-        states.write(
-            self._home,
-            State(
-                phase=phase,
-                base_url=self._server.base_url,
-                model=self._service.model,
-                device=self._service.device,
-                supervisor=self._itself,
-                server=None if child is None else identify(child.pid),
-                restarts=self._restarts,
-                since=time.time(),
-                log=str(self._home.server_log),
-                message=message,
-            ),
+        try:
+            states.write(self._home, self._state(phase, message, None if child is None else identify(child.pid)))
+        except LocalError as problem:
+            if phase == "starting":
+                raise
+            self._say(str(problem))
+
+    def _state(self, phase: Phase, message: str, server: Process | None) -> State:
+        return State(
+            phase=phase,
+            base_url=self._server.base_url,
+            model=self._service.model,
+            device=self._service.device,
+            supervisor=self._itself,
+            server=server,
+            restarts=self._restarts,
+            since=time.time(),
+            log=str(self._home.server_log),
+            message=message,
         )
 
 

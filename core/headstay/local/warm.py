@@ -49,12 +49,11 @@ class Warmth:
         return self.cached >= self.expected if self.expected is not None else self.cached > 0
 
 
-def head_of(body: Mapping[str, Any], model: str, salt: str | None = None) -> dict[str, Any]:
+def head_of(body: Mapping[str, Any], salt: str | None = None) -> dict[str, Any]:
     """Return the head of a chat request: what shapes it, and the operator's messages that it begins with.
 
     Args:
         body: The request's body, as OpenAI's Chat Completions has it.
-        model: The model's name, where the body has none.
         salt: The tenant's cache salt, in place of the body's.
 
     Raises:
@@ -71,7 +70,7 @@ def head_of(body: Mapping[str, Any], model: str, salt: str | None = None) -> dic
     if not head and not body.get("tools"):
         raise ConfigError("the request begins with no system message and has no tools: there is no head to warm")
     kept = {name: body[name] for name in _SHAPING if body.get(name) is not None}
-    return {"model": model, **kept, **({"cache_salt": salt} if salt else {}), "messages": head}
+    return {**kept, **({"cache_salt": salt} if salt else {}), "messages": head}
 
 
 def warm(server: Server, head: Mapping[str, Any], *, timeout: float = 600.0) -> Warmth:
@@ -125,13 +124,13 @@ def remember(home: Home, head: Mapping[str, Any]) -> None:
     Raises:
         LocalError: It cannot be written.
     """
-    text = json.dumps(head, ensure_ascii=False, sort_keys=False)
-    path = home.run / "heads" / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}.json"
+    text = json.dumps(head)
+    path = home.run / "heads" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(json.dumps(head))
+            file.write(text)
         os.replace(part, path)
         for old in _kept(home)[KEPT:]:
             old.unlink(missing_ok=True)
