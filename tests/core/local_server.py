@@ -2,7 +2,8 @@
 
 It answers `/health`, `/v1/models`, `/metrics`, `/tokenize` and `/v1/chat/completions`, where a prompt's tokens are its
 characters and blocks are four of them. MODE may be `well`; `stubborn`, with a child that ignores SIGTERM; `broken`, which
-ends with an error before it serves; `mute`, which never is well; or `twice`, which breaks at every start but the first.
+ends with an error before it serves; `mute`, which never is well; `twice`, which breaks at every start but the first;
+`taken`, which finds its port taken at the first start; or `other`, which serves another model.
 """
 
 import json
@@ -37,7 +38,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/health":
             self.answer(b"", 503 if sys.argv[2] == "mute" else 200)
         elif self.path == "/v1/models":
-            self.answer(json.dumps({"data": [{"id": "small"}]}).encode())
+            name = "big" if sys.argv[2] == "other" else "small"
+            self.answer(json.dumps({"data": [{"id": name}]}).encode())
         elif self.path == "/metrics":
             self.answer(f'vllm:prefix_cache_queries_total 8.0\nvllm:cache_config_info{{block_size="{BLOCK}"}} 1.0\n'.encode())
 
@@ -73,6 +75,8 @@ def main(port: int, mode: str) -> None:
         print("(EngineCore pid=1) ERROR 11-29 22:00:00 [core.py:1] ValueError: there is no room for the cache", flush=True)
         print("RuntimeError: Engine core initialization failed. See root cause above.", flush=True)
         sys.exit(1)
+    if mode == "taken" and count == 1:
+        sys.exit("OSError: [Errno 98] Address already in use")
     if mode == "stubborn" and os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         Path("child").write_text(str(os.getpid()))

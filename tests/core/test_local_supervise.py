@@ -218,6 +218,22 @@ def test_a_port_in_use_is_told_before_anything_starts(home: Home, start: Start) 
             supervise.choose_port(other.getsockname()[1])
 
 
+def test_a_free_port_that_is_taken_meanwhile_is_replaced_and_a_given_one_is_not(home: Home, start: Start) -> None:
+    child = start("taken")
+    assert server_at(ready(home).base_url).is_healthy()
+    supervise.stop(home)
+    assert "the port that was free is taken: trying another" in child.communicate(timeout=20)[0]
+    (home.run / "starts").unlink()
+    _, err = start("taken", port=supervise.choose_port(None)).communicate(timeout=20)
+    assert "Address already in use" in err
+
+
+def test_another_server_at_the_port_is_not_taken_for_ours(home: Home, start: Start) -> None:
+    _, err = start("other").communicate(timeout=20)
+    assert "it is another server" in err
+    assert not (home.run / "heads").exists()
+
+
 def test_the_given_port_is_taken(home: Home, start: Start) -> None:
     port = supervise.choose_port(None)
     start(port=port)

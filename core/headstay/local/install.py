@@ -128,13 +128,14 @@ def _new_environment(home: Home, plan: Plan, say: Say) -> None:
         state = states.read(home)
         if state is not None and (state.is_watched or state.is_orphaned):
             raise LocalError("a server runs in this environment, which is to be made anew: headstay local stop")
-        say("environment: its pins have changed, so it is made anew")
+        say("environment: unfinished, or of other pins, so it is made anew")
         shutil.rmtree(folder)
     say(f"environment: {folder}")
     output = run([str(plan.base), "-m", "venv", str(folder)], home.install_log, say, packages=1, label="environment")
     if output is not None:
         shutil.rmtree(folder, ignore_errors=True)
         raise missing("the environment", output, home.install_log)
+    _set_stamp(home, plan, "environment")
 
 
 def _pip(home: Home, plan: Plan, step: Step, say: Say) -> None:
@@ -159,7 +160,7 @@ def _try_out(home: Home, plan: Plan, say: Say) -> None:
 
 
 def _wanted(plan: Plan) -> set[str]:
-    return {*(_stamp(plan, step.name) for step in plan.steps), _stamp(plan, "check")}
+    return {_stamp(plan, name) for name in ("environment", *(step.name for step in plan.steps), "check")}
 
 
 def _stamp(plan: Plan, name: str) -> str:

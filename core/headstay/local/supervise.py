@@ -86,13 +86,26 @@ def serve(home: Home, service: Service, say: Say, *, port: int | None = None, pa
             _end_orphan(home, say)
             warming.forget_all(home)
             turn_over(home.server_log)
-            _Supervisor(home, service, say, choose_port(port), patience or Patience()).run()
+            _serve(home, service, say, port, patience or Patience())
     except Held as held:
         running = states.read(home)
         where = f" at {running.base_url} ({running.phase})" if running is not None and running.is_watched else ""
         raise LocalError(f"a server runs already{where}; end it with: headstay local stop") from held
     except OSError as problem:
         raise LocalError(f"{problem.filename or home.run}: {problem.strerror or problem}") from problem
+
+
+def _serve(home: Home, service: Service, say: Say, port: int | None, patience: Patience) -> None:
+    """Supervise, on another port if the one that was free is taken before the server gets to it."""
+    for left in (2, 1, 0):
+        try:
+            _Supervisor(home, service, say, choose_port(port), patience).run()
+        except LocalError as problem:
+            if port is not None or left == 0 or "Address already in use" not in str(problem):
+                raise
+            say("the port that was free is taken: trying another")
+        else:
+            return
 
 
 def choose_port(port: int | None) -> int:
