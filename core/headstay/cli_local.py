@@ -22,6 +22,7 @@ from headstay.local.device import OLDEST_PYTHON, decide, read_facts
 from headstay.local.home import Home, find_home
 from headstay.local.pins import Plan, plan
 from headstay.local.profile import Settings, launch
+from headstay.local.watch import Patience, Say, Service
 
 app = typer.Typer(help="Run a vLLM server of your own, with prefix caching.", no_args_is_help=True)
 
@@ -137,12 +138,12 @@ def serve(
             return launch(device, home.python, home.path, found, settings(at)).command
 
         environment = launch(device, home.python, home.path, found, settings(0)).whole_environment()
-        service = supervise.Service(command, environment, found.name, device.reason)
+        service = Service(command, environment, found.name, device.reason)
         _said(f"{device.reason}; log: {home.server_log}")
-        supervise.serve(home, service, _ready_line(home, form), port=port, patience=supervise.Patience(ready=wait))
+        supervise.serve(home, service, _ready_line(home, form), port=port, patience=Patience(ready=wait))
 
 
-def _ready_line(home: Home, form: Format) -> supervise.Say:
+def _ready_line(home: Home, form: Format) -> Say:
     """Return what tells the lines of the supervisor: the one with the URL on stdout, the others on stderr."""
 
     def say(line: str) -> None:

@@ -27,7 +27,8 @@ import sys
 from pathlib import Path
 from headstay.errors import HeadstayError
 from headstay.local.home import Home
-from headstay.local.supervise import Patience, Service, serve
+from headstay.local.supervise import serve
+from headstay.local.watch import Patience, Service
 home, mode, port, ready = Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4])
 service = Service(lambda at: (sys.executable, sys.argv[5], str(at), mode), {"PATH": "/bin"}, "small", "a test")
 patience = Patience(ready=ready, stop=0.5, backoff=(0.01, 0.02))

@@ -1,69 +1,19 @@
-"""Start a server, watch it, start it again when it dies, and end it with all its processes."""
+"""Keep one server running for a home: a lock against a second one, a port, and the way to end it."""
 
-import contextlib
 import os
 import signal
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import FrameType
-from typing import IO
+from dataclasses import replace
 
 from headstay.errors import ConfigError, LocalError
 from headstay.local import state as states
 from headstay.local import warm as warming
-from headstay.local.client import Server
 from headstay.local.home import Home
 from headstay.local.lock import Held, hold
-from headstay.local.log import MARK, reason, turn_over
-from headstay.local.process import Process, end_group, identify
-from headstay.local.state import Phase, State
-
-Say = Callable[[str], None]
-
-POLL = 0.1  # seconds between two looks at the child
-
-
-class _Stopped(Exception):  # noqa: N818 - a wish, not a fault
-    """The user wants the server to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait for what.
-
-    Attributes:
-        ready: Seconds until a started server must say that it is well.
-        stop: Seconds between SIGTERM and SIGKILL.
-        backoff: Seconds to wait before each start again; there are as many tries as there are numbers.
-        steady: Seconds of good service after which the tries are counted anew.
-    """
-
-    ready: float = 300.0
-    stop: float = 10.0
-    backoff: Sequence[float] = (1.0, 2.0, 4.0, 8.0, 16.0)
-    steady: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """What is to be kept running.
-
-    Attributes:
-        command: Returns the program and arguments for a port.
-        environment: The environment that it starts in.
-        model: What requests call its model.
-        device: What it runs on, in words.
-    """
-
-    command: Callable[[int], Sequence[str]]
-    environment: Mapping[str, str]
-    model: str
-    device: str
+from headstay.local.log import turn_over
+from headstay.local.process import end_group
+from headstay.local.watch import POLL, Patience, Say, Service, Supervisor
 
 
 def serve(home: Home, service: Service, say: Say, *, port: int | None = None, patience: Patience | None = None) -> None:
@@ -99,7 +49,7 @@ def _serve(home: Home, service: Service, say: Say, port: int | None, patience: P
     """Supervise, on another port if the one that was free is taken before the server gets to it."""
     for left in (2, 1, 0):
         try:
-            _Supervisor(home, service, say, choose_port(port), patience).run()
+            Supervisor(home, service, say, choose_port(port), patience).run()
         except LocalError as problem:
             if port is not None or left == 0 or "Address already in use" not in str(problem):
                 raise
@@ -158,202 +108,3 @@ def _end_orphan(home: Home, say: Say) -> None:
     if state is not None and state.is_orphaned and state.server is not None:
         say("an earlier server still runs without its supervisor: ending it")
         end_group(state.server.pid, Patience().stop)
-
-
-class _Supervisor:
-    """One server over its restarts."""
-
-    def __init__(self, home: Home, service: Service, say: Say, port: int, patience: Patience) -> None:
-        self._home = home
-        self._service = service
-        self._say = say
-        self._port = port
-        self._patience = patience
-        self._server = Server(f"http://127.0.0.1:{port}")
-        self._child: subprocess.Popen[bytes] | None = None
-        self._signals = 0
-        self._restarts = 0
-        itself = identify(os.getpid())
-        if itself is None:
-            raise LocalError("/proc cannot be read, so the server could not be told from other processes")
-        self._itself = itself
-
-    def run(self) -> None:
-        """Start, watch, and end."""
-        phase: Phase = "stopped"
-        message = ""
-        with _on_signals(self._on_signal):
-            try:
-                self._start()
-                self._until_ready()
-                self._ready()
-                self._watch()
-            except _Stopped:
-                self._say("stopping")
-            except LocalError as problem:
-                phase, message = "failed", str(problem)
-                raise
-            finally:
-                self._end()
-                self._write(phase, message)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self._signals += 1
-
-    def _sleep(self, seconds: float) -> None:
-        """Wait, but not for longer than the user wants the server."""
-        until = time.monotonic() + seconds
-        while not self._signals and (left := until - time.monotonic()) > 0:
-            time.sleep(min(POLL, left))
-        if self._signals:
-            raise _Stopped
-
-    def _start(self) -> None:
-        if self._signals:
-            raise _Stopped
-        with _appended(self._home.server_log) as log:
-            with contextlib.suppress(OSError):  # a full disk does not keep the server from running
-                os.write(log.fileno(), f"{MARK}{self._restarts + 1} ---\n".encode())
-            self._child = subprocess.Popen(  # noqa: S603 - our own command, no shell
-                list(self._service.command(self._port)),
-                env=dict(self._service.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=self._home.run,
-            )
-        if self._restarts == 0:
-            self._write("starting")
-
-    def _until_ready(self) -> None:
-        """Wait for health.
-
-        Raises:
-            LocalError: The server ended, or did not say that it is well in time.
-        """
-        assert self._child is not None
-        started = told = time.monotonic()
-        while not self._server.is_healthy():
-            self._sleep(POLL)
-            if (code := self._child.poll()) is not None:
-                raise LocalError(f"the server ended before it was ready: {reason(self._home.server_log, code)}")
-            now = time.monotonic()
-            if now - started > self._patience.ready:
-                raise LocalError(
-                    f"the server was not ready after {self._patience.ready:.0f} s; see {self._home.server_log}"
-                )
-            if now - told >= 15:
-                told = now
-                self._say(f"starting: {now - started:.0f} s so far")
-        self._sleep(0)
-        # another program may have taken the port meanwhile, and answer in the server's place
-        if self._child.poll() is not None or self._service.model not in self._server.models():
-            raise LocalError(f"port {self._port} answers, but it is another server; choose another port")
-
-    def _ready(self) -> None:
-        self._write("ready")
-        self._say(f"ready: {self._server.base_url}  model: {self._service.model}")
-
-    def _watch(self) -> None:
-        """Start the server again whenever it dies.
-
-        Raises:
-            LocalError: It died as often as there are tries.
-        """
-        failures = 0
-        while True:
-            failures, why = self._until_dead(failures)
-            while True:
-                if failures == len(self._patience.backoff):
-                    raise LocalError(f"the server died {failures + 1} times in a row: {why}")
-                wait = self._patience.backoff[failures]
-                failures += 1
-                self._restarts += 1
-                self._say(f"the server died ({why}): starting it again in {wait:.0f} s")
-                self._end()
-                self._write("restarting", why)
-                self._sleep(wait)
-                try:
-                    self._start()
-                    self._write("restarting", why)
-                    self._until_ready()
-                    break
-                except LocalError as problem:
-                    why = str(problem)
-            self._warm_again()
-            self._ready()
-
-    def _until_dead(self, failures: int) -> tuple[int, str]:
-        """Wait for the end of the child; return the failures that still count, and why it ended."""
-        assert self._child is not None
-        begun = time.monotonic()
-        while (code := self._child.poll()) is None:
-            self._sleep(POLL)
-        counted = 0 if time.monotonic() - begun > self._patience.steady else failures
-        return counted, reason(self._home.server_log, code)
-
-    def _warm_again(self) -> None:
-        """A new process has an empty cache: send the heads that were warm. What fails here fails nothing else."""
-        for head in reversed(warming.remembered(self._home)):
-            if self._signals:
-                raise _Stopped
-            try:
-                warmth = warming.warm(self._server, head)
-                self._say(f"warmed again: {warmth.cached} tokens")
-            except LocalError as problem:
-                self._say(f"a head could not be warmed again: {problem}")
-
-    def _end(self) -> None:
-        if self._child is not None:
-            end_group(self._child.pid, 0.0 if self._signals > 1 else self._patience.stop)
-            self._child.wait()
-            self._child = None
-
-    def _write(self, phase: Phase, message: str = "") -> None:
-        """Write down where the server stands.
-
-        Raises:
-            LocalError: The first state cannot be written; a server that runs already is not ended for that.
-        """
-        child = self._child
-        try:
-            states.write(self._home, self._state(phase, message, None if child is None else identify(child.pid)))
-        except LocalError as problem:
-            if phase == "starting":
-                raise
-            self._say(str(problem))
-
-    def _state(self, phase: Phase, message: str, server: Process | None) -> State:
-        return State(
-            phase=phase,
-            base_url=self._server.base_url,
-            model=self._service.model,
-            device=self._service.device,
-            supervisor=self._itself,
-            server=server,
-            restarts=self._restarts,
-            since=time.time(),
-            log=str(self._home.server_log),
-            message=message,
-        )
-
-
-@contextmanager
-def _appended(path: Path) -> Generator[IO[bytes]]:
-    """Open a log for its owner only: prompts may stand in it."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "ab") as log:
-        yield log
-
-
-@contextmanager
-def _on_signals(act: Callable[[int, FrameType | None], None]) -> Generator[None]:
-    """Take the signals that end a program, and give them back."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, act) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
