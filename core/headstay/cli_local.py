@@ -163,6 +163,7 @@ def _detached(home: Home, wait: float, form: Format) -> None:
     Raises:
         LocalError: It did not become ready; the message says why.
     """
+    supervise.refuse_second(home)  # before the log of the one that runs is replaced
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
     home.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = home.run / "supervisor.log"

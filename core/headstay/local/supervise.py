@@ -38,11 +38,23 @@ def serve(home: Home, service: Service, say: Say, *, port: int | None = None, pa
             turn_over(home.server_log)
             _serve(home, service, say, port, patience or Patience())
     except Held as held:
-        running = states.read(home)
-        where = f" at {running.base_url} ({running.phase})" if running is not None and running.is_watched else ""
-        raise LocalError(f"a server runs already{where}; end it with: headstay local stop") from held
+        refuse_second(home)
+        raise LocalError("a server is being started or ended; try again in a moment") from held
     except OSError as problem:
         raise LocalError(f"{problem.filename or home.run}: {problem.strerror or problem}") from problem
+
+
+def refuse_second(home: Home) -> None:
+    """Do nothing if no server runs.
+
+    Raises:
+        LocalError: A server runs already.
+    """
+    running = states.read(home)
+    if running is not None and running.is_watched:
+        raise LocalError(
+            f"a server runs already at {running.base_url} ({running.phase}); end it with: headstay local stop"
+        )
 
 
 def _serve(home: Home, service: Service, say: Say, port: int | None, patience: Patience) -> None:
