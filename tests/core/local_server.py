@@ -1,8 +1,8 @@
 """A server with no model that keeps to what the supervisor asks of one. Run as a program: `local_server.py PORT MODE`.
 
 It answers `/health`, `/v1/models`, `/metrics`, `/tokenize` and `/v1/chat/completions`, where a prompt's tokens are its
-characters and blocks are four of them. MODE may be `well`; `stubborn`, with a child that ignores SIGTERM; `broken`, which
-ends with an error before it serves; `mute`, which never is well; `twice`, which breaks at every start but the first;
+characters and blocks are four of them. MODE may be `well`; `stubborn`, with a child that ignores SIGTERM; `broken`,
+which ends with an error before it serves; `mute`, which never is well; `twice`, which breaks at every start but the first;
 `taken`, which finds its port taken at the first start; or `other`, which serves another model.
 """
 
@@ -41,7 +41,8 @@ class Handler(BaseHTTPRequestHandler):
             name = "big" if sys.argv[2] == "other" else "small"
             self.answer(json.dumps({"data": [{"id": name}]}).encode())
         elif self.path == "/metrics":
-            self.answer(f'vllm:prefix_cache_queries_total 8.0\nvllm:cache_config_info{{block_size="{BLOCK}"}} 1.0\n'.encode())
+            counted = f'vllm:prefix_cache_queries_total 8.0\nvllm:cache_config_info{{block_size="{BLOCK}"}} 1.0\n'
+            self.answer(counted.encode())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -72,7 +73,8 @@ def main(port: int, mode: str) -> None:
     count = len(starts.read_text()) + 1 if starts.exists() else 1
     starts.write_text("x" * count)
     if mode == "broken" or (mode == "twice" and count > 1):
-        print("(EngineCore pid=1) ERROR 11-29 22:00:00 [core.py:1] ValueError: there is no room for the cache", flush=True)
+        prefix = "(EngineCore pid=1) ERROR 11-29 22:00:00 [core.py:1]"
+        print(f"{prefix} ValueError: there is no room for the cache", flush=True)
         print("RuntimeError: Engine core initialization failed. See root cause above.", flush=True)
         sys.exit(1)
     if mode == "taken" and count == 1:
