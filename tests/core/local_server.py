@@ -2,8 +2,8 @@
 
 It answers `/health`, `/v1/models`, `/metrics`, `/tokenize` and `/v1/chat/completions`, where a prompt's tokens are its
 characters and blocks are four of them. MODE may be `well`; `stubborn`, with a child that ignores SIGTERM; `broken`,
-which ends with an error before it serves; `mute`, which never is well; `twice`, which breaks at every start but the first;
-`taken`, which finds its port taken at the first start; or `other`, which serves another model.
+which ends with an error before it serves; `mute`, which never is well; `twice`, which breaks at every start but the
+first; `taken`, which finds its port taken at the first start; or `other`, which serves another model.
 """
 
 import json
