@@ -29,6 +29,7 @@ PACKAGES = (
 )
 
 _REGION = re.compile(r"(<!-- generated: (?P<name>[\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PROVIDERS = (*rules.RULES, rules.VLLM)
 _ARGUMENT = re.compile(r"^    (?P<name>\w+): (?P<text>.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
@@ -42,6 +43,7 @@ def provider_rules() -> str:
     """The rules table, in the order in which it is searched, and the rows for what it does not have."""
     known = [_rule_row(row, " ".join(f"`{name}`" for name in row.models)) for row in rules.RULES]
     other = [
+        _vllm_row(),
         _rule_row(rules.find_rules("anthropic-messages", "unknown"), "any other on `anthropic-messages`"),
         _rule_row(rules.find_rules("openai-chat", "unknown"), "any other model, any other class"),
     ]
@@ -70,9 +72,17 @@ def _rule_row(row: CacheRules, models: str) -> list[str]:
     ]
 
 
+def _vllm_row() -> list[str]:
+    """The row of vLLM, where the server decides what elsewhere the model does."""
+    row = _rule_row(rules.VLLM, "any model of `ChatLocal` (vLLM)")
+    row[1] = row[6] = "a block"
+    row[9] = "if its template does"
+    return row
+
+
 def provider_sources() -> str:
     """Where the rows were read, and when."""
-    found = dict.fromkeys((row.provider, row.source, row.as_of) for row in rules.RULES)
+    found = dict.fromkeys((row.provider, row.source, row.as_of) for row in _PROVIDERS)
     return table(("provider", "read in", "on"), found)
 
 
@@ -80,7 +90,7 @@ def provider_parameters() -> str:
     """The request fields that re-key a cache, by provider."""
     found = {
         (row.provider, _codes(row.lane_parameters), _codes(row.message_parameters), row.images_rekey_messages)
-        for row in rules.RULES
+        for row in _PROVIDERS
     }
     rows = [
         [provider, lane, messages or "none", "drops the cached messages" if images else "no effect"]

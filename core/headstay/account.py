@@ -12,9 +12,14 @@ from headstay.headstore import HeadRecord
 from headstay.layout import BYTES_PER_TOKEN, Plan
 from headstay.ledger.row import Row
 from headstay.ledger.usage import Usage
-from headstay.ledger.verdict import Verdict, judge
+from headstay.ledger.verdict import TOLERATED_TOKENS, Verdict, judge
 from headstay.providers.rules import CacheRules
 from headstay.remedies import REMEDIES
+
+_SELF_HOSTED = (
+    "nothing that headstay sees has changed: the server was started again, gave the room to other requests, or is "
+    "another one of a fleet; `headstay local status` tells how full its cache is"
+)
 
 
 def expected_reads(
@@ -81,6 +86,7 @@ def judged(call: Call, usage: Usage | None, *, ttl: str | None, bytes_per_token:
         ttl_seconds=rules.ttl_seconds(ttl) if rules else None,
         gap_seconds=call.gap,
         minimum_tokens=rules.min_tokens if rules else 0,
+        tolerated_tokens=rules.tolerated_tokens if rules else TOLERATED_TOKENS,
         breaks=breaks,
         writer_in_flight=call.writer_in_flight,
         routed=elsewhere is not None,
@@ -128,6 +134,8 @@ def advice(call: Call, judgement: Judged, *, ttl: str | None, asks: bool) -> str
             "give groups of users keys of their own, or send less at a time" if crowded else "no request decides that"
         )
         remedy = f"{judgement.elsewhere}; {what}"
+    elif verdict.cause is Cause.UNKNOWN and rules.provider == "vllm":
+        remedy = _SELF_HOSTED
     elif verdict.cause is Cause.UNKNOWN:
         unasked = not asks and call.wire in rules.diagnoses
         remedy = "nothing that headstay sees has changed, so the provider dropped it early or looked elsewhere" + (

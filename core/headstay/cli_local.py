@@ -218,6 +218,9 @@ def _state_json(state: states.State) -> dict[str, Any]:
         "since": state.since,
         "log": state.log,
         "message": state.message,
+        "block": state.block,
+        "context": state.context,
+        "in_place_system": state.in_place_system,
     }
 
 

@@ -34,6 +34,7 @@ from headstay.masking import bounded
 from headstay.prompt import Prompt, Wire
 from headstay.providers.anthropic import bind_thinking
 from headstay.providers.rules import RULES, CacheRules, find_rules
+from headstay.providers.vllm import Engine
 from headstay.traffic import Traffic
 from headstay.values import Declared, extract, per_call_lines
 from headstay.verify import verify
@@ -145,6 +146,7 @@ class Flow:
         replies: Sequence[object] = (),
         constant: frozenset[str] = frozenset(),
         diagnoses: bool = True,
+        engine: Engine | None = None,
         now: float | None = None,
     ) -> Call:
         """Arrange one request.
@@ -160,6 +162,7 @@ class Flow:
             constant: System blocks that are constant whatever stands in them: pinned examples.
             diagnoses: Whether whoever takes the request may know the provider's request for a diagnosis; other clouds
                 that run the same models do not.
+            engine: What is known of the server that it goes to, if that is vLLM.
             now: Seconds since the epoch; the machine's clock by default.
 
         Returns:
@@ -170,11 +173,14 @@ class Flow:
         """
         started = time.time() if now is None else now
         try:
-            call = self._prepare(body, wire, endpoint, tenant, thread, tail, replies, constant, started)
+            call = self._prepare(body, wire, endpoint, tenant, thread, tail, replies, constant, engine, started)
             if diagnoses and self.settings.verify == "provider":
                 self._ask(call)
+            if engine is not None:
+                self._locate(call, engine, thread)
         except Exception as problem:  # noqa: BLE001 - I8: the application's own request goes out
-            return self.passed(body, wire, f"{type(problem).__name__}: {problem}", tenant=tenant, now=started)
+            reason = f"{type(problem).__name__}: {problem}"
+            return self.passed(body, wire, reason, tenant=tenant, engine=engine, now=started)
         self._report(call)
         return call
 
@@ -185,12 +191,17 @@ class Flow:
         reason: str,
         *,
         tenant: str | None = None,
+        engine: Engine | None = None,
         now: float | None = None,
     ) -> Call:
-        """Let a request go out as the application made it, and keep the reason."""
+        """Let a request go out as the application made it, and keep the reason.
+
+        On a server of vLLM's it has the tenant's salt all the same: I9 comes before I8.
+        """
         self.say(f"sent unchanged and unverified: {reason}")
         started = time.time() if now is None else now
-        return Call(dict(body), wire, started, tenant, str(body.get("model", "")), unverified=reason)
+        sent = dict(body) if engine is None else engine.with_salt(body, tenant)
+        return Call(sent, wire, started, tenant, str(body.get("model", "")), unverified=reason)
 
     def abandon(self, call: Call) -> None:
         """Forget a call that was prepared only to be looked at."""
@@ -223,11 +234,12 @@ class Flow:
         tail: str,
         replies: Sequence[object],
         constant: frozenset[str],
+        engine: Engine | None,
         now: float,
     ) -> Call:
         declared = replace(self.settings.declared, constant=constant) if constant else self.settings.declared
         own = parse(body, wire)
-        rules = find_rules(wire, own.model)
+        rules = find_rules(wire, own.model) if engine is None else engine.rules
         lane = lane_of(own, rules, tenant=tenant, endpoint=endpoint, agent=self.settings.agent)
         call = Call(dict(body), wire, now, tenant, own.model, rules, lane)
         held_there = next((name for name in ("previous_response_id", "conversation") if body.get(name)), None)
@@ -279,7 +291,7 @@ class Flow:
         if self.settings.verify != "off":
             problems = verify(parse(rendered, wire), plan, rules)
             if problems:
-                return self.passed(body, wire, "; ".join(problems), tenant=tenant, now=now)
+                return self.passed(body, wire, "; ".join(problems), tenant=tenant, engine=engine, now=now)
         call.body, call.plan, call.notices = rendered, plan, (*self._notices(call), *plan.notices)
         known_by = replace(plan, trail=seen.trail)
         alike = before is not None and before.shared
@@ -300,6 +312,15 @@ class Flow:
         call.diagnosed = True
         if call.wire not in self._refused and (asking := ask(call.body, call.wire, call.earlier)) is not None:
             call.body, call.asked = asking, True
+
+    @staticmethod
+    def _locate(call: Call, engine: Engine, thread: str) -> None:
+        """Keep tenants apart, and name the conversation and the head to the router of a fleet."""
+        call.body = engine.with_salt(call.body, call.tenant)
+        if call.lane is not None and call.record is not None and call.plan is not None:
+            conversation = digest("conversation", call.lane.scope, thread or call.record.conversation).hex()
+            head = digest("head", call.lane.key, call.plan.head_hash).hex()
+            call.body = engine.with_session(call.body, conversation=conversation, head=head)
 
     def _notices(self, call: Call) -> tuple[str, ...]:
         """Say what does not suit the model, or the lane."""

@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from langchain_headstay.cached_chain import cached
+    from langchain_headstay.chat_local import ChatLocal
     from langchain_headstay.instrument import cache_aware
     from langchain_headstay.model import CacheAwareChatModel
     from langchain_headstay.semantic_cache import SemanticCache
 
 _HOME = {
     "CacheAwareChatModel": "langchain_headstay.model",
+    "ChatLocal": "langchain_headstay.chat_local",
     "SemanticCache": "langchain_headstay.semantic_cache",
     "cache_aware": "langchain_headstay.instrument",
     "cached": "langchain_headstay.cached_chain",
 }
 
-__all__ = ["CacheAwareChatModel", "SemanticCache", "cache_aware", "cached"]
+__all__ = ["CacheAwareChatModel", "ChatLocal", "SemanticCache", "cache_aware", "cached"]
 
 
 def __getattr__(name: str) -> object:
@@ -27,7 +29,8 @@ def __getattr__(name: str) -> object:
         return getattr(import_module(_HOME[name]), name)
     except ModuleNotFoundError as problem:
         if (problem.name or "").startswith("langchain"):
-            raise ImportError(f'{name} needs LangChain: pip install "headstay[langchain]"') from problem
+            extra = "openai" if problem.name == "langchain_openai" else "langchain"
+            raise ImportError(f'{name} needs LangChain: pip install "headstay[{extra}]"') from problem
         raise
 
 

@@ -22,7 +22,6 @@ from headstay.errors import ConfigError
 from headstay.flow import Flow, OnBreak, Settings, Verify
 from headstay.headstore import HeadStore
 from headstay.ledger import Ledger
-from headstay.providers.rules import find_rules
 from headstay.slots import Slot
 from headstay.values import Declared
 from langchain_headstay.identity import Binding, Tail, Tenant, calling, remember, with_run_id
@@ -38,8 +37,8 @@ from langchain_headstay.ticket import (
     call_under_way,
     first_within,
     model_name,
+    rules_of,
     under_way,
-    wire_of,
 )
 
 Model = TypeVar("Model", bound=BaseChatModel)
@@ -115,9 +114,8 @@ def instrument(model: Model, binding: Binding, *, lenient: bool = False) -> Mode
         ConfigError: It is no chat model, or a setting cannot work for it.
     """
     check_model(model)
-    model_id = model_name(model)
     if not lenient:
-        binding.flow.settings.check(find_rules(wire_of(model, {}), model_id), model_id)
+        binding.flow.settings.check(rules_of(model), model_name(model))
     return _copy(model, binding)
 
 

@@ -25,6 +25,8 @@ from headstay.call import Call
 from headstay.errors import ConfigError
 from headstay.ledger.usage import Usage, from_langchain
 from headstay.prompt import Prompt, Wire
+from headstay.providers.rules import CacheRules, find_rules
+from headstay.providers.vllm import Engine
 from headstay.wires import parse
 from langchain_headstay.acting import Acting, acting_for
 from langchain_headstay.identity import Binding, caller_config, tail_of, tenant_of, thread_of
@@ -192,6 +194,18 @@ def wire_of(model: BaseChatModel, payload: Mapping[str, object]) -> Wire:
     return "host-messages"
 
 
+def engine_of(model: BaseChatModel) -> Engine | None:
+    """Return what a model says of the server that it calls, if that is vLLM."""
+    engine = getattr(model, "headstay_engine", None)
+    return engine if isinstance(engine, Engine) else None
+
+
+def rules_of(model: BaseChatModel) -> CacheRules:
+    """Return the cache rules of a model."""
+    engine = engine_of(model)
+    return find_rules(wire_of(model, {}), model_name(model)) if engine is None else engine.rules
+
+
 def model_name(model: BaseChatModel) -> str:
     """Return the model id a chat model was made with, or an empty text."""
     return next((value for name in _NAMES if isinstance(value := getattr(model, name, None), str) and value), "")
@@ -260,7 +274,7 @@ def _prepare(
         if agent is not None and head is not None and not agent.is_own(head):
             agent = None
             why = "a middleware further inside put a question of its own to the agent's model"
-            call = binding.flow.passed(named, wire, why, tenant=tenant)
+            call = binding.flow.passed(named, wire, why, tenant=tenant, engine=engine_of(model))
         else:
             call = binding.flow.prepare(
                 named,
@@ -272,6 +286,7 @@ def _prepare(
                 replies=replies,
                 constant=agent.constant if agent is not None else frozenset(),
                 diagnoses=may_diagnose(type(model)),
+                engine=engine_of(model),
             )
     if agent is not None and ticket is not None:
         agent.head, agent.answered, ticket.agent = head, False, agent

@@ -3,7 +3,8 @@
 It answers `/health`, `/v1/models`, `/metrics`, `/tokenize` and `/v1/chat/completions`, where a prompt's tokens are its
 characters and blocks are four of them. MODE may be `well`; `stubborn`, with a child that ignores SIGTERM; `broken`,
 which ends with an error before it serves; `mute`, which never is well; `twice`, which breaks at every start but the
-first; `taken`, which finds its port taken at the first start; or `other`, which serves another model.
+first; `taken`, which finds its port taken at the first start; or `other`, which serves another model. The chat template
+of `strict` refuses a system message behind others, that of `hoisting` puts it first, and that of `deaf` leaves it out.
 """
 
 import json
@@ -20,7 +21,12 @@ SEEN: set[tuple[str, str]] = set()
 
 
 def prompt_of(body: dict[str, Any]) -> str:
-    said = "".join(f"<{message['role']}>{message['content']}" for message in body["messages"])
+    messages = body["messages"]
+    later = [message for message in messages[1:] if message["role"] == "system"]
+    if later and sys.argv[2] in ("hoisting", "deaf"):
+        first = later if sys.argv[2] == "hoisting" else []
+        messages = [*first, *(message for message in messages if message not in later)]
+    said = "".join(f"<{message['role']}>{message['content']}" for message in messages)
     return json.dumps(body.get("tools", "")) + said
 
 
@@ -39,13 +45,16 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(b"", 503 if sys.argv[2] == "mute" else 200)
         elif self.path == "/v1/models":
             name = "big" if sys.argv[2] == "other" else "small"
-            self.answer(json.dumps({"data": [{"id": name}]}).encode())
+            self.answer(json.dumps({"data": [{"id": name, "max_model_len": 2048}]}).encode())
         elif self.path == "/metrics":
             counted = f'vllm:prefix_cache_queries_total 8.0\nvllm:cache_config_info{{block_size="{BLOCK}"}} 1.0\n'
             self.answer(counted.encode())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tokenize" and sys.argv[2] == "strict" and body["messages"][-1]["role"] == "system":
+            self.answer(b'{"error": {"message": "a system message comes first"}}', 400)
+            return
         if self.path == "/tokenize":
             self.answer(json.dumps({"tokens": [ord(letter) for letter in prompt_of(body)]}).encode())
             return

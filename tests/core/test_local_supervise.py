@@ -31,7 +31,7 @@ from headstay.local.supervise import serve
 from headstay.local.watch import Patience, Service
 home, mode, port, ready = Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4])
 service = Service(lambda at: (sys.executable, sys.argv[5], str(at), mode), {"PATH": "/bin"}, "small", "a test")
-patience = Patience(ready=ready, stop=0.5, backoff=(0.01, 0.02))
+patience = Patience(ready=ready, stop=0.5, backoff=(0.01, 0.02), hung=float(sys.argv[6]))
 try:
     serve(Home(home), service, lambda line: print(line, flush=True), port=int(port) or None, patience=patience)
 except HeadstayError as problem:
@@ -50,8 +50,9 @@ def start(home: Home) -> Iterator[Start]:
     """Start a supervisor; what is left of them is ended after the test."""
     begun: list[subprocess.Popen[str]] = []
 
-    def run(mode: str = "well", *, port: int = 0, ready: float = 30.0) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-c", PROGRAM, str(home.path), mode, str(port), str(ready), str(SERVER)]
+    def run(mode: str = "well", *, port: int = 0, ready: float = 30.0, hung: float = 60.0) -> "subprocess.Popen[str]":
+        numbers = (str(port), str(ready), str(SERVER), str(hung))
+        command = [sys.executable, "-c", PROGRAM, str(home.path), mode, *numbers]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         begun.append(child)
         return child
@@ -95,6 +96,7 @@ def test_it_starts_tells_its_url_and_stops(home: Home, start: Start) -> None:
     server = server_at(state.base_url)
     assert server.is_healthy()
     assert server.models() == [state.model] == ["small"]
+    assert (state.block, state.context, state.in_place_system) == (4, 2048, True)
     assert server_process(state).pid != os.getpgrp()
     assert supervise.stop(home)
     out, err = child.communicate(timeout=20)
@@ -156,6 +158,17 @@ def test_a_dead_server_comes_again_at_the_same_url_with_its_heads_warm(home: Hom
     out, _ = child.communicate(timeout=20)
     assert "the server died (it was killed by SIGKILL" in out
     assert f"warmed again: {first.cached} tokens" in out
+
+
+def test_a_server_that_lives_and_does_not_answer_is_started_again(home: Home, start: Start) -> None:
+    start(hung=1.0)
+    first = ready(home)
+    assert first.server is not None
+    os.kill(first.server.pid, signal.SIGSTOP)
+    second = ready(home, restarts=1)
+    assert second.base_url == first.base_url
+    assert not is_running(first.server)
+    assert server_at(second.base_url).is_healthy()
 
 
 def test_a_server_that_dies_again_and_again_is_given_up(home: Home, start: Start) -> None:

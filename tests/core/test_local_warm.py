@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from headstay.cli import app
 from headstay.errors import ConfigError, LocalError
 from headstay.local import warm
-from headstay.local.client import Figures, Server, parse_figures, server_at
+from headstay.local.client import Figures, Server, Traits, parse_figures, server_at
 from headstay.local.home import Home
 from headstay.local.supervise import choose_port
 
@@ -24,10 +24,15 @@ TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def mode() -> str:
+    return "well"
+
+
+@pytest.fixture
+def server(tmp_path: Path, mode: str) -> Iterator[Server]:
     """A server that has seen nothing yet."""
     port = choose_port(None)
-    child = subprocess.Popen([sys.executable, str(SERVER), str(port), "well"], cwd=tmp_path)
+    child = subprocess.Popen([sys.executable, str(SERVER), str(port), mode], cwd=tmp_path)
     running = Server(f"http://127.0.0.1:{port}")
     deadline = time.monotonic() + 30
     while not running.is_healthy():
@@ -37,6 +42,16 @@ def server(tmp_path: Path) -> Iterator[Server]:
     yield running
     child.kill()
     child.wait()
+
+
+@pytest.mark.parametrize(("mode", "takes"), [("well", True), ("strict", False), ("hoisting", False), ("deaf", False)])
+def test_what_a_server_takes_is_found_out_without_generating(server: Server, takes: bool) -> None:
+    assert server.traits("small") == Traits(block=4, context=2048, in_place_system=takes)
+    assert server.traits("big").context is None
+
+
+def test_what_a_server_does_not_tell_is_left_open() -> None:
+    assert server_at("http://127.0.0.1:9").traits("small") == Traits()
 
 
 def test_the_head_is_what_shapes_it_and_the_operators_first_messages() -> None:

@@ -46,6 +46,7 @@ def judge(
     ttl_seconds: float | None = None,
     gap_seconds: float | None = None,
     minimum_tokens: int = 0,
+    tolerated_tokens: int = TOLERATED_TOKENS,
     breaks: Sequence[Break] = (),
     writer_in_flight: bool = False,
     routed: bool = False,
@@ -53,8 +54,8 @@ def judge(
 ) -> Verdict:
     """Judge the reads of one reply.
 
-    Reads are short when none came though some were expected, or when more than 2,000 tokens and more than 5 %
-    of the expected ones are missing (token estimates and block edges stay below that).
+    Reads are short when none came though some were expected, or when more than the tolerated tokens and more than
+    5 % of the expected ones are missing (token estimates and block edges stay below that).
 
     Args:
         expected_reads: Tokens of the longest prefix an earlier call should have left readable, before expiry
@@ -63,6 +64,7 @@ def judge(
         ttl_seconds: Lifetime bought for that prefix.
         gap_seconds: Time from the last use of that prefix to the start of this call.
         minimum_tokens: The model's smallest cacheable prefix.
+        tolerated_tokens: See above.
         breaks: Known changes of the prefix, earliest position first, the provider's own word among them.
         writer_in_flight: The call that writes this prefix had not begun to answer when this one started.
         routed: Whether something shows that another machine served this call than the one before.
@@ -76,7 +78,7 @@ def judge(
     reason = unverified or _missing_input(expected_reads, usage)
     if reason or expected_reads is None or usage is None:
         return Verdict("unverified", expected_reads, reported, reason=reason)
-    if (expected_reads or reported) and not _is_short(expected_reads, usage.cache_read_tokens):
+    if (expected_reads or reported) and not _is_short(expected_reads, usage.cache_read_tokens, tolerated_tokens):
         return Verdict("ok", expected_reads, reported, max(0, expected_reads - usage.cache_read_tokens))
     cause, owner = (
         _known_break(breaks)
@@ -95,10 +97,10 @@ def _missing_input(expected: int | None, usage: Usage | None) -> str | None:
     return "no expectation for this call" if expected is None else None
 
 
-def _is_short(expected: int, reported: int) -> bool:
+def _is_short(expected: int, reported: int, tolerated: int) -> bool:
     if expected > 0 and reported == 0:
         return True
-    return expected - reported > max(TOLERATED_TOKENS, expected * TOLERATED_SHARE)
+    return expected - reported > max(tolerated, expected * TOLERATED_SHARE)
 
 
 def _known_break(breaks: Sequence[Break]) -> _Found | None:

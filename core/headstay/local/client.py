@@ -32,6 +32,21 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
+class Traits:
+    """What a server takes, and how it caches; None where it does not say.
+
+    Attributes:
+        block: Tokens of a block of its cache.
+        context: Most tokens of a request and its answer.
+        in_place_system: Whether the chat template takes a system message behind other messages.
+    """
+
+    block: int | None = None
+    context: int | None = None
+    in_place_system: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """A server that speaks the OpenAI API.
 
@@ -66,6 +81,43 @@ class Server:
             return [str(model["id"]) for model in told["data"]]
         except (KeyError, TypeError) as problem:
             raise LocalError(f"{self.base_url}/models: this is no list of models as OpenAI's API has it") from problem
+
+    def traits(self, model: str) -> Traits:
+        """Find out what a served model takes. Nothing is generated, and what is not told is left open.
+
+        Args:
+            model: The name that requests use.
+        """
+        figures = self.figures()
+        return Traits(None if figures is None else figures.block, self._context(model), self._takes_system(model))
+
+    def _context(self, model: str) -> int | None:
+        try:
+            told = self._json("GET", "/v1/models", None, 10.0)["data"]
+            found = [one["max_model_len"] for one in told if one["id"] == model]
+        except (LocalError, KeyError, TypeError):
+            return None
+        return found[0] if found and isinstance(found[0], int) else None
+
+    def _takes_system(self, model: str) -> bool | None:
+        """Render a conversation that ends with a system message: some templates refuse it, or leave it out."""
+        said = [{"role": "system", "content": "One."}, {"role": "user", "content": "Two."}]
+        plain = self.tokens({"model": model, "messages": said})
+        if plain is None:
+            return None
+        longer = self.tokens({"model": model, "messages": [*said, {"role": "system", "content": "Three."}]})
+        # what stands behind must come behind: a template may move it into the first system message
+        ends = self.tokens({"model": model, "messages": said, "add_generation_prompt": False}) or plain
+        return longer is not None and len(longer) > len(plain) and longer[: len(ends)] == ends
+
+    def text_tokens(self, model: str, text: str) -> list[int] | None:
+        """Return the tokens of a text, or None if the server does not tell."""
+        asked = {"model": model, "prompt": text, "add_special_tokens": False}
+        try:
+            status, answer = self._ask("POST", "/tokenize", asked, 60.0)
+            return cast("list[int]", json.loads(answer)["tokens"]) if status == 200 else None
+        except (OSError, HTTPException, ValueError, KeyError, TypeError):
+            return None
 
     def figures(self) -> Figures | None:
         """Return what it counted, or None if it has no counters of vLLM's."""

@@ -28,6 +28,9 @@ class State:
         since: Unix time of the last change of phase.
         log: Path of the server's log.
         message: Why it failed or was started again, else empty.
+        block: Tokens of a block of its cache, or None if it did not say.
+        context: Most tokens of a request and its answer, or None if it did not say.
+        in_place_system: Whether the chat template takes a system message behind others, or None if it did not say.
     """
 
     phase: Phase
@@ -40,6 +43,9 @@ class State:
     since: float
     log: str
     message: str = ""
+    block: int | None = None
+    context: int | None = None
+    in_place_system: bool | None = None
 
     @property
     def is_watched(self) -> bool:

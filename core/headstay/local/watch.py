@@ -15,7 +15,7 @@ from typing import IO
 from headstay.errors import LocalError
 from headstay.local import state as states
 from headstay.local import warm as warming
-from headstay.local.client import Server
+from headstay.local.client import Server, Traits
 from headstay.local.home import Home
 from headstay.local.log import MARK, reason
 from headstay.local.process import Process, end_group, identify
@@ -24,6 +24,7 @@ from headstay.local.state import Phase, State
 Say = Callable[[str], None]
 
 POLL = 0.1  # seconds between two looks at the child
+_LOOKS = 10  # how often its health is asked for, in the time after which it counts as hung
 
 
 class _Stopped(Exception):  # noqa: N818 - a wish, not a fault
@@ -39,12 +40,14 @@ class Patience:
         stop: Seconds between SIGTERM and SIGKILL.
         backoff: Seconds to wait before each start again; there are as many tries as there are numbers.
         steady: Seconds of good service after which the tries are counted anew.
+        hung: Seconds without an answer about its health after which a running server is started again.
     """
 
     ready: float = 300.0
     stop: float = 10.0
     backoff: Sequence[float] = (1.0, 2.0, 4.0, 8.0, 16.0)
     steady: float = 60.0
+    hung: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Supervisor:
         self._child: subprocess.Popen[bytes] | None = None
         self._signals = 0
         self._restarts = 0
+        self._traits = Traits()
         itself = identify(os.getpid())
         if itself is None:
             raise LocalError("/proc cannot be read, so the server could not be told from other processes")
@@ -156,6 +160,7 @@ class Supervisor:
             raise LocalError(f"port {self._port} answers, but it is another server; choose another port")
 
     def _ready(self) -> None:
+        self._traits = self._server.traits(self._service.model)
         self._write("ready")
         self._say(f"ready: {self._server.base_url}  model: {self._service.model}")
 
@@ -189,12 +194,19 @@ class Supervisor:
             self._ready()
 
     def _until_dead(self, failures: int) -> tuple[int, str]:
-        """Wait for the end of the child; return the failures that still count, and why it ended."""
+        """Wait until the child ends or hangs; return the failures that still count, and what happened."""
         assert self._child is not None
-        begun = time.monotonic()
-        while (code := self._child.poll()) is None:
+        begun = looked = time.monotonic()
+        silent: float | None = None  # since when
+        look = self._patience.hung / _LOOKS
+        while (code := self._child.poll()) is None and (silent is None or looked - silent < self._patience.hung):
             self._sleep(POLL)
+            if (now := time.monotonic()) - looked >= look:
+                silent = None if self._server.is_healthy(timeout=look) else now if silent is None else silent
+                looked = time.monotonic()
         counted = 0 if time.monotonic() - begun > self._patience.steady else failures
+        if code is None:
+            return counted, f"it did not say that it is well for {self._patience.hung:.0f} s"
         return counted, reason(self._home.server_log, code)
 
     def _warm_again(self) -> None:
@@ -240,6 +252,9 @@ class Supervisor:
             since=time.time(),
             log=str(self._home.server_log),
             message=message,
+            block=self._traits.block,
+            context=self._traits.context,
+            in_place_system=self._traits.in_place_system,
         )
 
 

@@ -236,7 +236,7 @@ def render(body: Body, prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[st
     if head or rest != items or not isinstance(body.get(form.field), str):
         result[form.field] = [*head, *rest]
     if plan.masked:
-        result.update(_allowed(body, plan, prompt.wire))
+        result.update(_allowed(body, plan, prompt.wire, rules))
     if plan.affinity and rules.affinity:
         result[rules.affinity] = plan.affinity
     if plan.retention and rules.retention:
@@ -247,7 +247,7 @@ def render(body: Body, prompt: Prompt, plan: Plan, rules: CacheRules) -> dict[st
     return result
 
 
-def _allowed(body: Body, plan: Plan, wire: Wire) -> dict[str, object]:
+def _allowed(body: Body, plan: Plan, wire: Wire, rules: CacheRules) -> dict[str, object]:
     """Restrict the model to the tools that this call offers; the declared list stays as it is.
 
     Rule: `tool_choice: allowed_tools` does not touch the prefix (prompt-caching guide, seen 2026-11-29).
@@ -256,7 +256,7 @@ def _allowed(body: Body, plan: Plan, wire: Wire) -> dict[str, object]:
     offered = [tool for tool in (*plan.tools, *plan.appended) if tool.name not in plan.masked]
     if not offered:
         return {"tool_choice": "none"}
-    if choice not in ("auto", "required"):
+    if choice not in ("auto", "required") or not rules.allowed_tools:
         return {}
     if wire == "openai-responses":
         tools: list[Item] = [_named(tool.wire, tool.name) for tool in offered]

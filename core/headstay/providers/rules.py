@@ -4,6 +4,7 @@ Every row names where it was read and when. A model without a row gets the caref
 a server might reject, and the highest minimum, so that nothing is promised that was not read.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -20,7 +21,7 @@ _ANTHROPIC = (
 )
 _OPENAI = "developers.openai.com/api/docs/guides/prompt-caching (state of 2026-09-23); openai 3.57.0 types"
 
-Provider = Literal["anthropic", "openai", "unknown"]
+Provider = Literal["anthropic", "openai", "vllm", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class CacheRules:
         message_parameters: Request fields that re-key only the messages.
         images_rekey_messages: Whether the first image of a conversation drops the cached messages.
         diagnoses: Wires on which the API says, when asked, why a prefix was not read.
+        allowed_tools: Whether a request can name the tools that it offers out of those that it declares.
+        tolerated_tokens: Reads that are short by so much are not called short: expectations are estimates.
         requests_per_minute: Above this many with one head and one cache key, some go to another machine, which has
             not cached them; 0 where no such figure was read.
         source: Where the row was read.
@@ -78,6 +81,8 @@ class CacheRules:
     message_parameters: tuple[str, ...] = ()
     images_rekey_messages: bool = False
     diagnoses: tuple[Wire, ...] = ()
+    allowed_tools: bool = True
+    tolerated_tokens: int = 2_000
     requests_per_minute: int = 0
     source: str = ""
     as_of: str = AS_OF
@@ -90,12 +95,11 @@ class CacheRules:
     def floored(self, tokens: float) -> int:
         """Round an expectation down to what the provider reports: whole steps, and nothing below the minimum."""
         whole = int(tokens) // self.step * self.step
-        whole -= whole % 128 if self.step > 1 else 0
         return whole if whole >= self.min_tokens else 0
 
-    def ttl_seconds(self, ttl: str | None) -> int:
-        """Return the seconds of a TTL name, or of the default for None."""
-        return self.ttls.get(ttl or self.default_ttl, 300)
+    def ttl_seconds(self, ttl: str | None) -> float:
+        """Return the seconds of a TTL name, or of the default for None; without end where nothing expires by time."""
+        return math.inf if self.provider == "vllm" else self.ttls.get(ttl or self.default_ttl, 300)
 
 
 _SNAPSHOTS = ("", "-20[0-9][0-9][0-9][0-9][0-9][0-9]", "-latest", "-0")
@@ -254,6 +258,29 @@ _CAREFUL_OTHER = CacheRules(
     lane_parameters=_OPENAI_LANE,
     source="assumed: order only, no marker and no parameter",
 )
+
+
+_VLLM_LANE = (
+    *("cache_salt", "chat_template", "chat_template_kwargs", "reasoning_effort"),
+    *("documents", "add_special_tokens"),
+)
+
+VLLM = CacheRules(
+    provider="vllm",
+    models=("*",),
+    min_tokens=16,
+    max_markers=0,
+    ttls={},  # blocks are kept until others need their room, the one that was used longest ago first
+    default_ttl="",
+    read_multiplier=0.0,
+    step=16,  # --block-size; 16 on CUDA by default
+    # A chat template decides what it takes. One leading system message, and no other, is what all of them take.
+    several_system=False,
+    allowed_tools=False,  # `tool_choice` takes "none", "auto", "required" and the name of one function
+    lane_parameters=(*_VLLM_LANE, *(f"extra_body.{name}" for name in _VLLM_LANE)),
+    source="source of vllm 0.32.0 (entrypoints/openai, v1/core) and its answers on a CPU",
+)
+"""A server of vLLM's, whatever the model; `headstay.providers.vllm.Engine` knows its block."""
 
 
 @lru_cache(maxsize=256)

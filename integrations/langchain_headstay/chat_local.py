@@ -1,0 +1,198 @@
+"""`ChatLocal`: LangChain's chat model for a vLLM server, headstay's own or another."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.language_models.model_profile import ModelProfile
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils import secret_from_env
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_openai import ChatOpenAI
+from pydantic import Field, SecretStr, model_validator
+
+from headstay.errors import ConfigError, LocalError
+from headstay.local import state as states
+from headstay.local.client import Server, server_at
+from headstay.local.home import find_home
+from headstay.providers.vllm import Engine, Session
+from langchain_headstay.echo import Echo
+
+URL = "HEADSTAY_LOCAL_URL"
+KEY = "HEADSTAY_LOCAL_API_KEY"
+SALT_KEY = "HEADSTAY_SALT_KEY"
+_NO_KEY = "none"  # the SDK wants one, vLLM without --api-key takes any
+
+
+class ChatLocal(ChatOpenAI):
+    """A chat model on a vLLM server; a `ChatOpenAI` with the defaults that such a server needs.
+
+    Without a URL it calls the server that `headstay local serve` runs for this user. Like any chat model it keeps its
+    head under `CacheAwareChatModel`, `cache_aware` or the agent middleware, which then know vLLM's cache: whole
+    blocks, no markers, no expiry, a salt per tenant.
+
+    Args:
+        model: What the server calls the model; by default that of the user's own server.
+        base_url: URL of a server or a gateway; by default `HEADSTAY_LOCAL_URL`, else the user's own server.
+        api_key: Key of the server; by default `HEADSTAY_LOCAL_API_KEY`. Keys of OpenAI's are never sent.
+        block_size: Tokens of a block of its cache; by default as the user's own server says, else 16.
+        in_place_system: Whether its chat template takes a system message behind others; by default as the user's own
+            server says, else no.
+        context_length: Most tokens of a request and its answer; by default as the user's own server says.
+        session_header: Name of the header that tells a router which server to take, or None to send none.
+        session: What that header names: the "conversation", or the "head" that many conversations share.
+        token_header: Name of a header that a gateway answers with and wants back in the next requests of a session,
+            such as llm-d's "x-session-token"; None if there is none.
+        salt_key: Secret of at least 16 characters that tenants' salts are made with; by default `HEADSTAY_SALT_KEY`.
+
+    Raises:
+        ConfigError: There is no server, or a setting cannot work; the message says what to do.
+
+    Examples:
+        >>> model = ChatLocal(temperature=0)  # doctest: +SKIP
+    """
+
+    block_size: int = 16
+    in_place_system: bool = False
+    context_length: int | None = None
+    session_header: str | None = "X-Session-ID"
+    session: Session = "conversation"
+    token_header: str | None = None
+    salt_key: SecretStr | None = Field(default_factory=secret_from_env(SALT_KEY, default=None), exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults(cls, values: Any) -> Any:
+        """Find the server, and leave nothing to the settings of OpenAI's own API."""
+        if not isinstance(values, Mapping):
+            return values
+        given = dict(cast("Mapping[str, Any]", values))
+        if not (given.get("base_url") or given.get("openai_api_base")):
+            given["base_url"] = os.environ.get(URL) or None
+        if not (given.get("base_url") or given.get("openai_api_base")):
+            given.pop("openai_api_base", None)
+            _take_running(given)
+        if not (given.get("model") or given.get("model_name")):
+            raise ConfigError("ChatLocal: say model=, the name that the server at base_url= has for it")
+        if not (given.get("api_key") or given.get("openai_api_key")):
+            given["api_key"] = os.environ.get(KEY) or _NO_KEY
+        given.setdefault("stream_usage", True)
+        given.setdefault("use_responses_api", False)
+        given.setdefault("openai_proxy", None)
+        if given.get("token_header"):
+            _echo(given)
+        return given
+
+    @model_validator(mode="after")
+    def _check_engine(self) -> "ChatLocal":
+        assert self.headstay_engine  # ConfigError: a setting that cannot work
+        return self
+
+    @property
+    def headstay_engine(self) -> Engine:
+        """What headstay knows of the server."""
+        key = b"" if self.salt_key is None else self.salt_key.get_secret_value().encode()
+        return Engine(self.block_size, self.in_place_system, self.session_header, self.session, key)
+
+    @property
+    def _llm_type(self) -> str:
+        return "headstay-local"
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        """Name the environment variables of the secrets."""
+        return {"openai_api_key": KEY, "salt_key": SALT_KEY}
+
+    @classmethod
+    def get_lc_namespace(cls) -> list[str]:
+        """Name the home of the class for serialisation."""
+        return ["langchain_headstay", "chat_local"]
+
+    def _resolve_model_profile(self) -> ModelProfile | None:
+        return None if self.context_length is None else ModelProfile(max_input_tokens=self.context_length)
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": "vllm"}
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Tokenise a text as the server does, which is asked for it.
+
+        Raises:
+            LocalError: The server does not tell.
+        """
+        if self.custom_get_token_ids is not None:
+            return self.custom_get_token_ids(text)
+        return _told(self._server.text_tokens(self.model_name, text), self._server)
+
+    def get_num_tokens_from_messages(
+        self,
+        messages: Sequence[BaseMessage],
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool] | None = None,
+        **_kwargs: Any,
+    ) -> int:
+        """Count the tokens of a prompt as the server does, with its chat template.
+
+        Raises:
+            LocalError: The server does not tell.
+        """
+        build = cast("Any", ChatOpenAI)._get_request_payload  # not the one that headstay plans in
+        payload: dict[str, Any] = build(self, list(messages))
+        extra: dict[str, Any] = payload.get("extra_body") or {}
+        body = {"model": self.model_name, "messages": payload["messages"], **extra}
+        if tools:
+            body["tools"] = [convert_to_openai_tool(tool) for tool in tools]
+        return len(_told(self._server.tokens(body), self._server))
+
+    @property
+    def _server(self) -> Server:
+        key = cast("SecretStr | None", self.openai_api_key)
+        return server_at(self.openai_api_base or "", key.get_secret_value() if isinstance(key, SecretStr) else None)
+
+
+def _take_running(given: dict[str, Any]) -> None:
+    """Fill in what the user's own server says of itself.
+
+    Raises:
+        ConfigError: None runs.
+    """
+    state = states.read(find_home())
+    if state is None or not (state.is_watched or state.is_orphaned):
+        raise ConfigError(
+            "ChatLocal: no server runs; start one with `headstay local serve`, or give base_url= and model= of another"
+        )
+    given["base_url"] = state.base_url
+    if not (given.get("model") or given.get("model_name")):
+        given["model"] = state.model
+    told = {
+        "block_size": state.block,
+        "in_place_system": state.in_place_system,
+        "context_length": state.context,
+    }
+    for name, value in told.items():
+        if value is not None:
+            given.setdefault(name, value)
+
+
+def _echo(given: dict[str, Any]) -> None:
+    """Give the model clients that send a gateway's token back.
+
+    Raises:
+        ConfigError: No header names the session that the token belongs to.
+    """
+    if given.get("session_header", "X-Session-ID") is None:
+        raise ConfigError("ChatLocal: token_header= needs a session_header=: the token belongs to a session")
+    echo = Echo(session_header=given.get("session_header", "X-Session-ID"), token_header=given["token_header"])
+    made = echo.clients()
+    for name, client in zip(("http_client", "http_async_client"), made, strict=True):
+        if given.get(name) is None:
+            given[name] = client
+        else:
+            echo.attach(given[name])
+
+
+def _told(tokens: list[int] | None, server: Server) -> list[int]:
+    if tokens is None:
+        raise LocalError(f"{server.origin}/tokenize: the server does not say how it tokenises")
+    return tokens
