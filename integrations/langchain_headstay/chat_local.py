@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils import secret_from_env
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, SkipValidation
 
 from headstay.errors import ConfigError, LocalError
 from headstay.local import state as states
@@ -58,37 +58,28 @@ class ChatLocal(ChatOpenAI):
     in_place_system: bool = False
     context_length: int | None = None
     session_header: str | None = "X-Session-ID"
-    session: Session = "conversation"
+    session: SkipValidation[Session] = "conversation"
     token_header: str | None = None
     salt_key: SecretStr | None = Field(default_factory=secret_from_env(SALT_KEY, default=None), exclude=True)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_defaults(cls, values: Any) -> Any:
+    def __init__(self, **settings: Any) -> None:
         """Find the server, and leave nothing to the settings of OpenAI's own API."""
-        if not isinstance(values, Mapping):
-            return values
-        given = dict(cast("Mapping[str, Any]", values))
-        if not (given.get("base_url") or given.get("openai_api_base")):
-            given["base_url"] = os.environ.get(URL) or None
-        if not (given.get("base_url") or given.get("openai_api_base")):
-            given.pop("openai_api_base", None)
+        given = dict(settings)
+        if not _has(given, "base_url", "openai_api_base"):
+            given["base_url"] = os.environ.get(URL)
+        if not _has(given, "base_url", "openai_api_base"):
             _take_running(given)
-        if not (given.get("model") or given.get("model_name")):
+        if not _has(given, "model", "model_name"):
             raise ConfigError("ChatLocal: say model=, the name that the server at base_url= has for it")
-        if not (given.get("api_key") or given.get("openai_api_key")):
+        if not _has(given, "api_key", "openai_api_key"):
             given["api_key"] = os.environ.get(KEY) or _NO_KEY
         given.setdefault("stream_usage", True)
         given.setdefault("use_responses_api", False)
         given.setdefault("openai_proxy", None)
         if given.get("token_header"):
             _echo(given)
-        return given
-
-    @model_validator(mode="after")
-    def _check_engine(self) -> "ChatLocal":
+        super().__init__(**given)
         assert self.headstay_engine  # ConfigError: a setting that cannot work
-        return self
 
     @property
     def headstay_engine(self) -> Engine:
@@ -151,6 +142,10 @@ class ChatLocal(ChatOpenAI):
         return server_at(self.openai_api_base or "", key.get_secret_value() if isinstance(key, SecretStr) else None)
 
 
+def _has(given: Mapping[str, Any], *names: str) -> bool:
+    return any(given.get(name) for name in names)
+
+
 def _take_running(given: dict[str, Any]) -> None:
     """Fill in what the user's own server says of itself.
 
@@ -162,8 +157,10 @@ def _take_running(given: dict[str, Any]) -> None:
         raise ConfigError(
             "ChatLocal: no server runs; start one with `headstay local serve`, or give base_url= and model= of another"
         )
+    given.pop("openai_api_base", None)
     given["base_url"] = state.base_url
-    if not (given.get("model") or given.get("model_name")):
+    if not _has(given, "model", "model_name"):
+        given.pop("model_name", None)
         given["model"] = state.model
     told = {
         "block_size": state.block,

@@ -9,7 +9,10 @@ from xml.etree import ElementTree
 
 SUITE = Path(__file__).with_name("standard_suite.py")
 # Ten unit tests at least, and the 50 items of the integration suite less those that fetch images or need cassettes.
-LEAST = {"UnitAnthropic": 10, "UnitOpenAI": 10, "Anthropic": 41, "OpenAI": 41, "Responses": 41}
+LEAST = {
+    **{"UnitAnthropic": 10, "UnitOpenAI": 10, "UnitLocal": 10},
+    **{"Anthropic": 41, "OpenAI": 41, "Responses": 41, "Local": 41},
+}
 
 
 def run(report: Path) -> dict[str, dict[str, str]]:
