@@ -98,8 +98,17 @@ class ChatLocal(ChatOpenAI):
 
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
-        """Name the home of the class for serialisation."""
+        """Name the home of the class for traces."""
         return ["langchain_headstay", "chat_local"]
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Say no: LangChain loads classes of its own list only."""
+        return False
+
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Name the server, too: of two that call a model alike, a cache must not give one's answers to the other."""
+        return {**super()._get_invocation_params(stop=stop, **kwargs), "base_url": self.openai_api_base}
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         return None if self.context_length is None else ModelProfile(max_input_tokens=self.context_length)

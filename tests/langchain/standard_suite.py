@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
-from langchain_core.load import dumpd, load
+from langchain_core.load import dumpd
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
@@ -141,16 +141,6 @@ class _Local(_OpenAI):
         return {"model": "small", "base_url": vllm().openai_url}
 
 
-class _LocalUnit:
-    def test_serdes(self, model: BaseChatModel, snapshot: _Serialised) -> None:
-        """The suite's own allows classes of LangChain's list only; any other must be named by whoever loads it."""
-        written = dumpd(model)
-        assert written == snapshot
-        names = model.get_lc_namespace()[:1]
-        loaded = load(written, allowed_objects=[ChatLocal], valid_namespaces=names, secrets_from_env=True)
-        assert loaded.dict() == model.dict()
-
-
 class _Unit(ChatModelUnitTests):
     @property
     def standard_chat_model_params(self) -> dict[str, Any]:
@@ -181,15 +171,15 @@ class TestUnitOpenAIWrapper(_OpenAI, _Unit):
     chat_model_class = WrappedChatOpenAI
 
 
-class TestUnitLocalBare(_LocalUnit, _Local, _Unit):
+class TestUnitLocalBare(_Local, _Unit):
     chat_model_class = ChatLocal
 
 
-class TestUnitLocalCopy(_LocalUnit, _Local, _Unit):
+class TestUnitLocalCopy(_Local, _Unit):
     chat_model_class = CopiedChatLocal
 
 
-class TestUnitLocalWrapper(_LocalUnit, _Local, _Unit):
+class TestUnitLocalWrapper(_Local, _Unit):
     chat_model_class = WrappedChatLocal
 
 
