@@ -23,6 +23,7 @@ from headstay.local.home import Home, find_home
 from headstay.local.pins import Plan, plan
 from headstay.local.profile import Settings, launch
 from headstay.local.watch import Patience, Say, Service
+from headstay.providers.vllm import Engine
 
 app = typer.Typer(help="Run a vLLM server of your own, with prefix caching.", no_args_is_help=True)
 
@@ -280,16 +281,22 @@ def _server(base_url: str | None, api_key: str | None, state: states.State | Non
 def warm(
     request: Annotated[Path, typer.Argument(help="a body of Chat Completions; - for stdin", show_default=False)],
     *,
-    salt: Annotated[str | None, typer.Option(help="cache salt of the tenant whose head it is")] = None,
+    tenant: Annotated[str | None, typer.Option(help="the tenant whose head it is")] = None,
+    salt: Annotated[str | None, typer.Option(help="a cache salt that is not a tenant's")] = None,
     base_url: BaseUrl = None,
     api_key: ApiKey = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Prefill the head of a request (tools and leading system messages), and prove that it can be read.
 
-    Exit 1: it was sent, but the server read less than the whole blocks of the head.
+    The request is one as it is sent, with its placeholders. HEADSTAY_SALT_KEY is heeded as by ChatLocal. Exit 1: it was
+    sent, but the server read less than the whole blocks of the head.
     """
     with bad_input():
+        if tenant is not None and salt is not None:
+            raise ConfigError("--tenant and --salt: give one of them; a tenant's salt is made from its name")
+        if tenant is not None:
+            salt = Engine(salt_key=os.environ.get("HEADSTAY_SALT_KEY", "").encode()).salt(tenant)
         body = _request(request)
         home = find_home()
         server = _server(base_url, api_key, states.read(home))

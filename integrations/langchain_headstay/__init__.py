@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from langchain_headstay.instrument import cache_aware
     from langchain_headstay.model import CacheAwareChatModel
     from langchain_headstay.semantic_cache import SemanticCache
+    from langchain_headstay.warming import warm_head
 
 _HOME = {
     "CacheAwareChatModel": "langchain_headstay.model",
@@ -16,9 +17,10 @@ _HOME = {
     "SemanticCache": "langchain_headstay.semantic_cache",
     "cache_aware": "langchain_headstay.instrument",
     "cached": "langchain_headstay.cached_chain",
+    "warm_head": "langchain_headstay.warming",
 }
 
-__all__ = ["CacheAwareChatModel", "ChatLocal", "SemanticCache", "cache_aware", "cached"]
+__all__ = ["CacheAwareChatModel", "ChatLocal", "SemanticCache", "cache_aware", "cached", "warm_head"]
 
 
 def __getattr__(name: str) -> object:

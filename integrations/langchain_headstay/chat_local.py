@@ -124,7 +124,7 @@ class ChatLocal(ChatOpenAI):
         """
         if self.custom_get_token_ids is not None:
             return self.custom_get_token_ids(text)
-        return _told(self._server.text_tokens(self.model_name, text), self._server)
+        return _told(self.headstay_server.text_tokens(self.model_name, text), self.headstay_server)
 
     def get_num_tokens_from_messages(
         self,
@@ -143,10 +143,11 @@ class ChatLocal(ChatOpenAI):
         body = {"model": self.model_name, "messages": payload["messages"], **extra}
         if tools:
             body["tools"] = [convert_to_openai_tool(tool) for tool in tools]
-        return len(_told(self._server.tokens(body), self._server))
+        return len(_told(self.headstay_server.tokens(body), self.headstay_server))
 
     @property
-    def _server(self) -> Server:
+    def headstay_server(self) -> Server:
+        """The server, for what is no chat: tokens, warming, figures."""
         key = cast("SecretStr | None", self.openai_api_key)
         return server_at(self.openai_api_base or "", key.get_secret_value() if isinstance(key, SecretStr) else None)
 

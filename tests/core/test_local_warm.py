@@ -17,6 +17,7 @@ from headstay.local import warm
 from headstay.local.client import Figures, Server, Traits, parse_figures, server_at
 from headstay.local.home import Home
 from headstay.local.supervise import choose_port
+from headstay.providers.vllm import Engine
 
 SERVER = Path(__file__).parent / "local_server.py"
 SYSTEM = {"role": "system", "content": "Answer as a clerk would."}
@@ -201,6 +202,28 @@ def test_the_commands_work_with_a_server_that_runs_elsewhere(
     }
     done = command.invoke(app, ["local", "status", "--base-url", server.origin])
     assert done.stdout.splitlines()[0] == f"serving  {server.base_url}"
+
+
+def test_a_tenants_head_is_warmed_under_the_salt_that_its_requests_carry(
+    server: Server, command: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"model": "small", "messages": [SYSTEM]}))
+    ask = ["local", "warm", str(request), "--base-url", server.base_url, "--format", "json"]
+
+    def before(*more: str) -> int:
+        done = command.invoke(app, [*ask, *more])
+        assert done.exit_code == 0, done.stderr
+        return int(json.loads(done.stdout)["before"])
+
+    assert [before("--tenant", "north"), before("--tenant", "north"), before("--tenant", "south")] == [0, 40, 0]
+    assert before("--salt", str(Engine().salt("south"))) == 40
+    monkeypatch.setenv("HEADSTAY_SALT_KEY", "a secret of 16 b")
+    assert before("--tenant", "north") == 0
+    assert before("--salt", str(Engine(salt_key=b"a secret of 16 b").salt("north"))) == 40
+    both = command.invoke(app, [*ask, "--tenant", "north", "--salt", "x"])
+    assert both.exit_code == 2
+    assert "give one of them" in both.stderr
 
 
 def test_the_commands_say_that_no_server_runs(command: CliRunner, tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from headstay.local import state as states
 from headstay.local.home import Home
 from headstay.local.process import identify
 from headstay.local.state import State
-from langchain_headstay import CacheAwareChatModel, ChatLocal, cache_aware
+from headstay.local.warm import remembered
+from langchain_headstay import CacheAwareChatModel, ChatLocal, cache_aware, warm_head
 from langgraph_headstay import StableHeadMiddleware
 
 POLICY = "\n".join(f"Rule {number}: answer questions on topic {number} briefly." for number in range(60))
@@ -305,3 +306,43 @@ def test_an_agent_declares_all_tools_asks_for_no_list_and_runs_only_what_is_offe
     assert len(refused) == 1
     assert "bravo was done" not in refused[0]
     assert [row.status for row in ledger.rows()] == ["cold", "ok", "ok"]
+
+
+def test_a_warmed_head_is_there_for_the_first_user(vllm: Emulator, make: Make) -> None:
+    ledger = Ledger()
+    model = CacheAwareChatModel(
+        model=make(session="head"),
+        name="desk",
+        ledger=ledger,
+        tenant=lambda config: config["configurable"].get("tenant"),
+    )
+    north: Any = {"configurable": {"tenant": "north"}}
+    warmth = warm_head(model, [SystemMessage(f"It is {CLOCK.format(8)}.\n{POLICY}")], tools=[alpha], config=north)
+    assert (warmth.is_warm, warmth.before, warmth.block) == (True, 0, 32)
+    assert warmth.cached == warmth.expected
+    assert warmth.cached > 600
+    assert list(ledger.rows()) == []  # it is no call of the application's
+    first = [SystemMessage(f"It is {CLOCK.format(9)}.\n{POLICY}"), HumanMessage("What is rule one?")]
+    read = model.bind_tools([alpha]).invoke(first, north).usage_metadata
+    assert read is not None
+    assert read["input_token_details"]["cache_read"] >= warmth.cached
+    assert {body["cache_salt"] for body in bodies(vllm)} == {bodies(vllm)[0]["cache_salt"]}
+    assert len(set(sessions(vllm))) == 1  # a router sends them all to one server
+    other: Any = {"configurable": {"tenant": "south"}}
+    assert warm_head(model, first, tools=[alpha], config=other).before == 0
+
+
+def test_only_a_local_model_can_be_warmed(make: Make) -> None:
+    with pytest.raises(ConfigError, match="ChatOpenAI"):
+        warm_head(ChatOpenAI(model="gpt-5.4", api_key="none"), [SystemMessage(POLICY)])
+    with pytest.raises(ConfigError, match="no head to warm"):
+        warm_head(make(), [HumanMessage("Hello!")])
+
+
+def test_a_head_is_warmed_again_only_on_the_users_own_server(vllm: Emulator, make: Make, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.run.mkdir(parents=True)
+    for url, kept in (("http://127.0.0.1:9/v1", 0), (vllm.openai_url, 1)):
+        states.write(home, running(url))
+        assert warm_head(make(), [SystemMessage(POLICY)]).is_warm
+        assert len(remembered(home)) == kept

@@ -136,17 +136,31 @@ class Server:
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
             return None
 
-    def complete(self, body: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    def complete(
+        self, body: Mapping[str, Any], timeout: float, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """Send a chat request and return the response's body.
+
+        Args:
+            body: The request's body.
+            timeout: Seconds to wait for the answer.
+            headers: Headers beside the usual ones.
 
         Raises:
             LocalError: It cannot be reached, or refuses the request; the message holds its words.
         """
-        return self._json("POST", "/v1/chat/completions", body, timeout)
+        return self._json("POST", "/v1/chat/completions", body, timeout, headers)
 
-    def _json(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> dict[str, Any]:
+    def _json(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
         try:
-            status, text = self._ask(method, path, body, timeout)
+            status, text = self._ask(method, path, body, timeout, headers)
         except (OSError, HTTPException) as problem:
             raise LocalError(f"{self.origin}: no answer: {problem}. Is the server running?") from problem
         if status != 200:
@@ -156,11 +170,18 @@ class Server:
         except ValueError as problem:
             raise LocalError(f"{self.origin}{path}: the answer is no JSON") from problem
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float) -> tuple[int, str]:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        timeout: float,
+        more: Mapping[str, str] | None = None,
+    ) -> tuple[int, str]:
         parts = urlsplit(self.origin)
         maker = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = maker(parts.hostname or "", parts.port, timeout=timeout)
-        headers = {"Content-Type": "application/json"}
+        headers = {**(more or {}), "Content-Type": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
         try:

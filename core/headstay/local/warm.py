@@ -73,22 +73,25 @@ def head_of(body: Mapping[str, Any], salt: str | None = None) -> dict[str, Any]:
     return {**kept, **({"cache_salt": salt} if salt else {}), "messages": head}
 
 
-def warm(server: Server, head: Mapping[str, Any], *, timeout: float = 600.0) -> Warmth:
+def warm(
+    server: Server, head: Mapping[str, Any], *, timeout: float = 600.0, headers: Mapping[str, str] | None = None
+) -> Warmth:
     """Send a head twice, each time with one placeholder turn and one token asked for.
 
     Args:
         server: The server.
         head: What `head_of` returned.
         timeout: Seconds to wait for each answer.
+        headers: Headers that a router goes by, so that the server is warmed that will be asked.
 
     Raises:
         LocalError: The server cannot be reached, refuses the request, or does not say what it read.
     """
     first, second = (_with_turn(head, text) for text in PLACEHOLDERS)
     started = time.monotonic()
-    before = cached_tokens(server.complete(first, timeout))
+    before = cached_tokens(server.complete(first, timeout, headers))
     seconds = time.monotonic() - started
-    cached = cached_tokens(server.complete(second, timeout))
+    cached = cached_tokens(server.complete(second, timeout, headers))
     if before is None or cached is None:
         raise LocalError(
             f"{server.base_url}: its usage does not say what was read from the cache; start vLLM with "
