@@ -1,7 +1,7 @@
-"""A loopback server that speaks Anthropic's and OpenAI's APIs and models their prompt caches.
+"""A loopback server that speaks Anthropic's and OpenAI's APIs, or vLLM's, and models their prompt caches.
 
-It is an examiner: its rules are typed from the providers' pages, and it shares no code with the rest of headstay.
-Token counts are estimates; eviction under load and hidden system tokens are not modelled.
+It is an examiner: its rules are typed from the providers' pages and vLLM's source, and it shares no code with the rest
+of headstay. Token counts are estimates; eviction is modelled for vLLM only, hidden system tokens for none.
 """
 
 from importlib import import_module
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headstay.emulator.reply import Reply, Responder, ToolCall, Wire
     from headstay.emulator.responder import Ask, Offer, answer
     from headstay.emulator.server import Emulator, EmulatorStartError, run, serve
+    from headstay.emulator.vllm_settings import VLLMSettings
 
 _HOMES = {
     "AnthropicSwitches": "anthropic_switches",
@@ -30,6 +31,7 @@ _HOMES = {
     "Responder": "reply",
     "SystemClock": "clock",
     "ToolCall": "reply",
+    "VLLMSettings": "vllm_settings",
     "Wire": "reply",
     "answer": "responder",
     "run": "server",
@@ -50,6 +52,7 @@ __all__ = [
     "Responder",
     "SystemClock",
     "ToolCall",
+    "VLLMSettings",
     "Wire",
     "answer",
     "run",

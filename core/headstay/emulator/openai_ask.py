@@ -16,18 +16,21 @@ _TEXT_ARGUMENT: Mapping[str, Any] = {
 
 
 def ask_chat(reading: Reading) -> Ask:
-    """Read the question out of a Chat Completions request."""
-    offers = [
-        _offer(mapping(tool.get(str(tool.get("type"))))) for tool in map(mapping, sequence(reading.body.get("tools")))
-    ]
+    """Read the question out of a checked Chat Completions request."""
+    return ask_chat_body(reading.body)
+
+
+def ask_chat_body(body: Mapping[str, Any]) -> Ask:
+    """Read the question out of the body of a Chat Completions request."""
+    offers = [_offer(mapping(tool.get(str(tool.get("type"))))) for tool in map(mapping, sequence(body.get("tools")))]
     turns = [
         (str(item.get("role")), _text(item.get("content")))
-        for item in map(mapping, reading.items)
+        for item in map(mapping, sequence(body.get("messages")))
         if item.get("role") in ("user", "tool")
     ]
-    output_format = mapping(reading.body.get("response_format"))
+    output_format = mapping(body.get("response_format"))
     schema = mapping(output_format.get("json_schema")).get("schema")
-    return _ask(reading, turns, offers, _schema(output_format.get("type"), schema))
+    return _ask(body, turns, offers, _schema(output_format.get("type"), schema))
 
 
 def ask_responses(reading: Reading) -> Ask:
@@ -46,7 +49,7 @@ def ask_responses(reading: Reading) -> Ask:
     output_format = mapping(mapping(reading.body.get("text")).get("format"))
     offers = [_offer(tool) for tool in tools if tool.get("type") in ("function", "custom")]
     schema = _schema(output_format.get("type"), output_format.get("schema"))
-    return _ask(reading, turns, offers, schema)
+    return _ask(reading.body, turns, offers, schema)
 
 
 def custom_tools(reading: Reading) -> frozenset[str]:
@@ -57,21 +60,21 @@ def custom_tools(reading: Reading) -> frozenset[str]:
 
 
 def _ask(
-    reading: Reading,
+    body: Mapping[str, Any],
     turns: list[tuple[str, str]],
     offers: Iterable[Offer],
     schema: Mapping[str, Any] | None,
 ) -> Ask:
-    chosen, forced = _choice(reading.body.get("tool_choice"))
+    chosen, forced = _choice(body.get("tool_choice"))
     last = max((index for index, (role, _) in enumerate(turns) if role == "user"), default=-1)
-    reasoning = mapping(reading.body.get("reasoning"))
+    reasoning = mapping(body.get("reasoning"))
     return Ask(
         user_text=turns[last][1] if last >= 0 else "",
         tools=tuple(offer for offer in offers if chosen is None or offer.name in chosen),
         forced=forced,
         response_schema=schema,
         tool_results=tuple(text for _, text in turns[last + 1 :]),
-        parallel=reading.body.get("parallel_tool_calls") is not False,
+        parallel=body.get("parallel_tool_calls") is not False,
         think=reasoning.get("summary") is not None,
     )
 

@@ -13,6 +13,7 @@ from headstay.emulator.exchange import Exchange
 from headstay.emulator.openai_switches import OpenAISwitches
 from headstay.emulator.reply import Responder
 from headstay.emulator.state import EmulatorState, Failure, Switches
+from headstay.emulator.vllm_settings import VLLMSettings
 
 if TYPE_CHECKING:
     import uvicorn
@@ -28,7 +29,7 @@ class EmulatorStartError(RuntimeError):
 
 
 class Emulator:
-    """A loopback server that speaks the Anthropic and OpenAI APIs and models their prompt caches.
+    """A loopback server that speaks the Anthropic and OpenAI APIs, or vLLM's, and models their prompt caches.
 
     Several may run at once; each has its own caches, ids and record. Use `serve` for a `with` block, or `start`
     and `stop`.
@@ -41,6 +42,7 @@ class Emulator:
         latency: Real seconds from the arrival of a request to the first event of its answer.
         anthropic: How contested Anthropic rules are decided; None for the defaults.
         openai: How contested OpenAI rules are decided; None for the defaults.
+        vllm: The vLLM server to emulate instead of both providers, or None.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Emulator:
         latency: float = 0.0,
         anthropic: AnthropicSwitches | None = None,
         openai: OpenAISwitches | None = None,
+        vllm: VLLMSettings | None = None,
     ) -> None:
         self._port = port
         self._state = EmulatorState(
@@ -60,6 +63,7 @@ class Emulator:
             switches=Switches(
                 anthropic=anthropic if anthropic is not None else AnthropicSwitches(),
                 openai=openai if openai is not None else OpenAISwitches(),
+                vllm=vllm,
             ),
             responder=responder,
             latency=latency,
@@ -179,6 +183,7 @@ def serve(
     latency: float = 0.0,
     anthropic: AnthropicSwitches | None = None,
     openai: OpenAISwitches | None = None,
+    vllm: VLLMSettings | None = None,
 ) -> Generator[Emulator]:
     """Run an emulator for the length of a `with` block; see `Emulator` for the arguments.
 
@@ -196,6 +201,7 @@ def serve(
         latency=latency,
         anthropic=anthropic,
         openai=openai,
+        vllm=vllm,
     )
     running.start()
     try:
@@ -204,20 +210,28 @@ def serve(
         running.stop()
 
 
-def run(port: int = 0, *, announce: Callable[[str], None] = print, until: threading.Event | None = None) -> None:
+def run(
+    port: int = 0,
+    *,
+    announce: Callable[[str], None] = print,
+    until: threading.Event | None = None,
+    vllm: VLLMSettings | None = None,
+) -> None:
     """Run an emulator until it is interrupted: what `headstay emulate` does.
 
     Args:
         port: The port to listen on; 0 picks a free one.
         announce: Told once, in one line, where it listens.
         until: Ends the run when it is set; None to wait for Ctrl-C.
+        vllm: The vLLM server to emulate instead of both providers, or None.
 
     Raises:
         EmulatorStartError: The port is taken or may not be used.
         ImportError: starlette or uvicorn is missing.
     """
-    with serve(port=port, record=False) as running, suppress(KeyboardInterrupt):
-        announce(f"emulator: anthropic {running.base_url}  openai {running.openai_url}  (stop with Ctrl-C)")
+    with serve(port=port, record=False, vllm=vllm) as running, suppress(KeyboardInterrupt):
+        served = f"anthropic {running.base_url}  openai" if vllm is None else "vllm"
+        announce(f"emulator: {served} {running.openai_url}  (stop with Ctrl-C)")
         (until if until is not None else threading.Event()).wait()
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headstay.emulator.clock import Clock
     from headstay.emulator.exchange import Exchange
     from headstay.emulator.openai_switches import OpenAISwitches
+    from headstay.emulator.vllm_settings import VLLMSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +39,17 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Switches:
-    """The rules whose evidence conflicts, one group for each provider."""
+    """What is emulated.
+
+    Attributes:
+        anthropic: How contested rules of Anthropic's API are decided.
+        openai: How contested rules of OpenAI's API are decided.
+        vllm: The vLLM server that is emulated instead of both, or None.
+    """
 
     anthropic: AnthropicSwitches
     openai: "OpenAISwitches"
+    vllm: "VLLMSettings | None" = None
 
 
 @dataclass(kw_only=True)
