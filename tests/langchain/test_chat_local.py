@@ -185,6 +185,7 @@ def test_it_counts_tokens_as_the_server_does(make: Make) -> None:
     assert told is not None
     assert model.get_num_tokens_from_messages(messages) == told["input_tokens"]
     assert cache_aware(model).get_num_tokens_from_messages(messages) == told["input_tokens"]
+    assert model.get_num_tokens("one two three") == 3 < model.get_num_tokens("one two three four")
     longer = model.get_num_tokens_from_messages(messages, tools=[alpha])
     assert longer > told["input_tokens"]
 

@@ -20,7 +20,7 @@ from headstay.emulator.vllm_cache import VLLMRequest
 from headstay.emulator.vllm_checks import check_chat, check_messages, room_for_answer
 from headstay.emulator.vllm_engine import VLLMEngine
 from headstay.emulator.vllm_errors import VLLMError, failed, malformed
-from headstay.emulator.vllm_prompt import answer_tokens, prompt_tokens
+from headstay.emulator.vllm_prompt import answer_tokens, prompt_tokens, text_tokens
 from headstay.emulator.vllm_settings import VLLMSettings
 
 
@@ -73,9 +73,11 @@ class _VLLM:
         return PlainTextResponse(vllm_wire.metrics(self._engine.figures(), self._settings))
 
     async def tokenize(self, request: Request) -> Response:
-        """Tell the tokens of a chat request's prompt; nothing is cached or recorded."""
+        """Tell the tokens of a chat request's prompt, or of a text; nothing is cached or recorded."""
         try:
             body = await _body(request)
+            if isinstance(text := body.get("prompt"), str):
+                return JSONResponse(vllm_wire.tokenized(text_tokens(text), self._settings))
             check_messages(body, self._settings)
         except VLLMError as error:
             return JSONResponse(error.body(), status_code=error.status)

@@ -20,6 +20,11 @@ def prompt_tokens(body: Mapping[str, Any]) -> tuple[int, ...]:
     return _ids([*_prompt(body)])
 
 
+def text_tokens(text: str) -> tuple[int, ...]:
+    """Return the token ids of a bare text."""
+    return _ids([*pieces(text)])
+
+
 def answer_tokens(message: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the token ids by which the model generates a message.
 

@@ -1,0 +1,99 @@
+"""`headstay demo --local` on real vLLM: what it tells, and that nothing of it is left, however it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstay.local import state as states
+from headstay.local.client import server_at
+from headstay.local.home import Home
+from headstay.local.process import group_members, is_running
+from headstay.local.state import State
+from langgraph_headstay.demo_local import short_work
+
+# Where the tests run in the background, an interrupt is ignored, and what they start would ignore it too.
+DEMO = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from headstay.cli import main; main()"
+
+
+def start(local: Any, folder: Path, *words: str) -> "subprocess.Popen[str]":
+    """Start the demo, with its temporary folder inside the given one."""
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", DEMO, "demo", "--local", *words],
+        env={**os.environ, "HEADSTAY_LOCAL_HOME": str(local.home.path), "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def started(folder: Path, demo: "subprocess.Popen[str]") -> State:
+    """Wait until the demo's supervisor has started its server."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = [states.read(Home(path)) for path in folder.glob("headstay-*")]
+        if found and found[0] is not None and found[0].server is not None:
+            return found[0]
+        assert demo.poll() is None, demo.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_gone(state: State, patience: float = 30.0) -> bool:
+    """Tell whether the supervisor and every process of its server end in time."""
+    assert state.server is not None
+    until = time.monotonic() + patience
+    while is_running(state.supervisor) or group_members(state.server.pid):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_the_demo_tells_what_vllm_read_and_leaves_nothing(local: Any, base_url: str, tmp_path: Path) -> None:
+    demo = start(local, tmp_path, "--format", "json")
+    state = started(tmp_path, demo)
+    out, err = demo.communicate(timeout=900)
+    assert demo.returncode == 0, err
+    told = json.loads(out)
+    cold, warm = told["first_token"]["cold"], told["first_token"]["warm"]
+    block = told["server"]["block"]
+    assert cold["cached"] == 0
+    assert warm["cached"] % block == 0
+    assert warm["cached"] > 2_000
+    assert cold["ms"] > 3 * warm["ms"]
+    plain, ours = told["results"]
+    calls = len(short_work().calls)
+    assert (plain["calls"], ours["calls"]) == (calls, calls)
+    assert ours["verdicts"] == {"cold": 2, "ok": calls - 2}  # two tenants
+    assert ours["share_of_expected"] >= 0.98
+    assert ours["share_of_prompt"] > 0.7 > 0.4 > plain["share_of_prompt"]
+    assert is_gone(state, 0)
+    assert list(tmp_path.iterdir()) == []
+    assert server_at(base_url).is_healthy()  # the user's own server
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_demo_and_its_server(local: Any, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    demo = start(local, tmp_path)
+    state = started(tmp_path, demo)
+    demo.send_signal(number)
+    _, err = demo.communicate(timeout=60)
+    assert demo.returncode == code
+    assert "Traceback" not in err
+    assert is_gone(state, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_server_does_not_outlive_a_demo_that_was_killed(local: Any, tmp_path: Path) -> None:
+    demo = start(local, tmp_path)
+    state = started(tmp_path, demo)
+    demo.kill()
+    demo.communicate(timeout=60)
+    assert is_gone(state)
