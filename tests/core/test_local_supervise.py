@@ -1,5 +1,6 @@
 """The supervisor, as a process of its own, over a real server process that has no model."""
 
+import hashlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -203,6 +205,40 @@ def test_a_state_that_cannot_be_written_ends_a_start_and_no_running_server(home:
     os.kill(state.supervisor.pid, signal.SIGTERM)
     until(lambda: not state.is_watched, "the end")
     assert not server.is_healthy()
+
+
+def test_a_full_disk_ends_a_start_and_no_running_server(home: Home, start: Start) -> None:
+    home.run.mkdir(parents=True)
+    part = home.run / "state.part"
+    part.symlink_to("/dev/full")  # whatever is written there, the kernel says that the disk is full
+    _, err = start().communicate(timeout=20)
+    assert f"headstay: {home.run / 'state.json'}: cannot be written: No space left on device" in err
+    assert states.read(home) is None
+    part.unlink(missing_ok=True)
+    child = start()
+    state = ready(home)
+    starts = (home.run / "starts").read_text()
+    part.symlink_to("/dev/full")
+    os.killpg(server_process(state).pid, signal.SIGKILL)
+    server = server_at(state.base_url)
+    until(lambda: (home.run / "starts").read_text() == starts + "x", "another start")
+    until(server.is_healthy, "the server")
+    fill_heads(home, {"messages": []})
+    with pytest.raises(LocalError, match="No space left on device"):
+        warm.remember(home, {"messages": []})
+    assert warm.remembered(home) == []
+    os.kill(state.supervisor.pid, signal.SIGTERM)
+    out, _ = child.communicate(timeout=20)
+    assert "cannot be written: No space left on device" in out
+    assert not server.is_healthy()
+
+
+def fill_heads(home: Home, head: dict[str, Any]) -> None:
+    """Make the disk full for a head, too."""
+    folder = home.run / "heads"
+    folder.mkdir()
+    name = hashlib.sha256(json.dumps(head).encode()).hexdigest()[:16]
+    (folder / f"{name}.part").symlink_to("/dev/full")
 
 
 def test_two_starts_at_once_make_one_server(home: Home, start: Start) -> None:
