@@ -139,8 +139,9 @@ def serve(
             return launch(device, home.python, home.path, found, settings(at)).command
 
         environment = launch(device, home.python, home.path, found, settings(0)).whole_environment()
-        service = Service(command, environment, found.name, device.reason)
-        _said(f"{device.reason}; log: {home.server_log}")
+        served_on = device.reason if dtype is None else f"{device.reason}; served in {dtype}"
+        service = Service(command, environment, found.name, served_on)
+        _said(f"{served_on}; log: {home.server_log}")
         supervise.serve(home, service, _ready_line(home, form), port=port, patience=Patience(ready=wait))
 
 

@@ -269,7 +269,7 @@ def _prepare(
     try:
         tenant, tail = tenant_of(binding.tenant, asked), tail_of(binding.tail, asked)
     except ConfigError as problem:
-        call = _unasked(binding, named, wire, problem)
+        call = _unasked(binding, named, wire, problem, engine_of(model))
     else:
         if agent is not None and head is not None and not agent.is_own(head):
             agent = None
@@ -303,11 +303,17 @@ def _prepare(
     return call
 
 
-def _unasked(binding: Binding, body: Mapping[str, object], wire: Wire, problem: ConfigError) -> Call:
-    """Send the application's own request; what its callable said goes into the log and not into the ledger."""
+def _unasked(
+    binding: Binding, body: Mapping[str, object], wire: Wire, problem: ConfigError, engine: Engine | None
+) -> Call:
+    """Send the application's own request; what its callable said goes into the log and not into the ledger.
+
+    Whose it is, is not known: on a server of vLLM's it shares its blocks with nobody (I9).
+    """
     words = f": {problem.__cause__}" if problem.__cause__ else ""
     binding.flow.say(f"sent unchanged and unverified: {problem}{words}")
-    return Call(dict(body), wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
+    sent = dict(body) if engine is None else engine.with_salt(body, f"unknown-{uuid4().hex}")
+    return Call(sent, wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
 
 
 def _tool_changes(body: Mapping[str, object]) -> dict[str, bool]:

@@ -37,6 +37,13 @@ def test_a_missing_extra_is_named():
     assert done.stdout == ""
 
 
+def test_a_cache_too_small_for_a_request_is_one_clear_line():
+    done = run("emulate", "--vllm", "--blocks", "2")
+    assert done.returncode == 2
+    assert "give at least 1025 blocks" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 def test_a_port_in_use_is_one_clear_line():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -48,11 +55,15 @@ def test_a_port_in_use_is_one_clear_line():
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_emulate_serves_until_interrupted():
+@pytest.mark.parametrize(
+    ("options", "path", "told"),
+    [((), "/v1/models", "claude-"), (("--vllm", "--block", "16"), "/metrics", 'block_size="16"')],
+)
+def test_emulate_serves_until_interrupted(options, path, told):
     # Where the tests run in the background, an interrupt is ignored, and what they start would ignore it too.
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     server = subprocess.Popen(
-        [sys.executable, "-u", "-c", f"{listening}; from headstay.cli import main; main()", "emulate"],
+        [sys.executable, "-u", "-c", f"{listening}; from headstay.cli import main; main()", "emulate", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -62,8 +73,8 @@ def test_emulate_serves_until_interrupted():
         assert server.stdout is not None
         line = server.stdout.readline()
         url = next(word for word in line.split() if word.startswith("http://127.0.0.1:")).rstrip(".,;/")
-        with urllib.request.urlopen(f"{url.removesuffix('/v1')}/v1/models", timeout=10) as answer:
-            assert answer.status == 200
+        with urllib.request.urlopen(f"{url.removesuffix('/v1')}{path}", timeout=10) as answer:
+            assert told in answer.read().decode()
     finally:
         server.send_signal(signal.SIGINT)
         _, err = server.communicate(timeout=30)

@@ -266,6 +266,22 @@ async def test_tenants_of_one_model_do_not_mix_when_it_is_called_at_once(vllm: E
     assert len(salts) == len({salt for _, salt in salts}) == 4
 
 
+def test_a_request_whose_tenant_is_not_known_shares_with_nobody(vllm: Emulator, make: Make) -> None:
+    def broken(_: Any) -> str:
+        raise KeyError("tenant")
+
+    ledger = Ledger()
+    model = cache_aware(make(), tenant=broken, ledger=ledger, on_break="record")
+    turns(model, "a?")
+    turns(model, "a?")
+    turns(make(), "a?")
+    salts = [body.get("cache_salt") for body in bodies(vllm)]
+    assert salts[0] != salts[1]
+    assert None not in salts[:2]
+    assert [row.cache_read_tokens for row in ledger.rows()] == [0, 0]
+    assert vllm.exchanges[2].response["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
 def test_a_conversation_names_its_session_and_a_head_names_one_for_all(vllm: Emulator, make: Make) -> None:
     for session in ("conversation", "head"):
         model = cache_aware(make(session=session), name="desk")

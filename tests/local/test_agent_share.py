@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from headstay.emulator.agent_workload import AgentWorkload, support_agent
+from headstay.local.client import server_at
 
 BENCH = Path(__file__).parents[2] / "bench"
 CONTEXT = 4_096
@@ -68,6 +70,18 @@ def test_every_call_is_made_and_fits(workload: AgentWorkload, runs: dict[str, An
 def test_the_ideal_layout_starts_cold_once_for_each_agent_and_tenant(workload: AgentWorkload, best: list[int]) -> None:
     cold = [call.lane for call, most in zip(workload.calls, best, strict=True) if not most]
     assert sorted(cold) == sorted({call.lane for call in workload.calls})
+
+
+def test_the_engine_reads_of_the_ideal_layout_what_the_oracle_says(
+    bench: Any, workload: AgentWorkload, best: list[int], base_url: str
+) -> None:
+    server, ideal = server_at(base_url), import_module("local_ideal").Ideal(workload)
+    name, salts = server.models()[0], {tenant: uuid4().hex for tenant in {call.tenant for call in workload.calls}}
+    read: list[int] = []
+    for call in workload.calls:
+        asked = {"model": name, "max_tokens": 1, "cache_salt": salts[call.tenant], **ideal.body(call)}
+        read.append(server.complete(asked, 300)["usage"]["prompt_tokens_details"]["cached_tokens"])
+    assert read == best
 
 
 def test_headstay_reads_what_an_ideal_layout_reads_and_the_application_a_part_of_it(

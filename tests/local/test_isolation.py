@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
+from uuid import uuid4
 
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -18,6 +19,7 @@ from langchain import agents
 from langchain_headstay import CacheAwareChatModel, ChatLocal
 from langgraph_headstay import StableHeadMiddleware
 
+RUN = uuid4().hex
 SEQUENCE = ("acme", "acme", "zenith", "zenith", None, None, "acme")
 """Cold, again, cold for another, again, cold without a tenant, again, and the first one's is still there."""
 
@@ -66,8 +68,8 @@ def bare(local: Any, base_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def head(name: str) -> str:
-    """Return a system text that no other test sends."""
-    return f"You keep the books of {name}. " + " ".join(
+    """Return a system text that no other test sends, and no other run to a server that is still there."""
+    return f"You keep the books of {name} ({RUN}). " + " ".join(
         f"Rule {number}: close ledger {number}." for number in range(40)
     )
 
@@ -119,8 +121,7 @@ def balance(account: str) -> str:
 def test_an_agents_tenants_are_kept_apart_by_the_middleware(
     bare: Callable[..., ChatLocal], meter: Meter, block: int
 ) -> None:
-    create: Any = agents.create_agent
-    agent = create(
+    agent = cast("Any", agents).create_agent(
         bare(),
         [balance],
         system_prompt=head("Agent"),
@@ -195,10 +196,13 @@ def test_a_secret_makes_other_salts_than_a_tenants_name(
 async def test_tenants_of_one_model_that_call_at_once_do_not_mix(
     bare: Callable[..., ChatLocal], base_url: str, block: int
 ) -> None:
+    def tenant_of(config: Any) -> str:
+        return str(config["configurable"]["tenant"])
+
     model = CacheAwareChatModel(
         model=bare(),
         name="books",
-        tenant=lambda config: config["configurable"]["tenant"],
+        tenant=tenant_of,
         head_store=HeadStore(),
         ledger=(ledger := Ledger()),
     )

@@ -277,7 +277,12 @@ VLLM = CacheRules(
     # A chat template decides what it takes. One leading system message, and no other, is what all of them take.
     several_system=False,
     allowed_tools=False,  # `tool_choice` takes "none", "auto", "required" and the name of one function
-    lane_parameters=(*_VLLM_LANE, *(f"extra_body.{name}" for name in _VLLM_LANE)),
+    # The last three are in no prompt, but hosts make every tool strict beside them, and the SDK then takes no other.
+    lane_parameters=(
+        *_VLLM_LANE,
+        *(f"extra_body.{name}" for name in _VLLM_LANE),
+        *("response_format", "text.format", "text_format"),
+    ),
     source="source of vllm 0.32.0 (entrypoints/openai, v1/core) and its answers on a CPU",
 )
 """A server of vLLM's, whatever the model; `headstay.providers.vllm.Engine` knows its block."""

@@ -58,6 +58,7 @@ class Engine:
             min_tokens=self.block,
             step=self.block,
             in_place_system=self.in_place_system,
+            several_system=self.in_place_system,  # else tools that follow the system text would follow its values too
             tolerated_tokens=_TOLERATED_BLOCKS * self.block,
         )
 
