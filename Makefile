@@ -8,7 +8,7 @@ DEMO_STAMP := $(VENV)/.demo-$(PINS)
 DEV_STAMP := $(VENV)/.dev-$(PINS)
 JOBS ?= 2
 
-.PHONY: setup demo test check tests test-local bench docs clean
+.PHONY: setup demo demo-local test check tests test-local bench bench-local docs clean
 
 setup: $(DEV_STAMP)
 
@@ -25,6 +25,12 @@ $(DEV_STAMP): $(DEMO_STAMP)
 demo: $(DEMO_STAMP)
 	$(BIN)/headstay demo
 
+# Real vLLM, in .local/: installed at the first run (2 GB, some minutes) and again whenever its pins change.
+demo-local bench-local: export HEADSTAY_LOCAL_HOME ?= $(CURDIR)/.local
+demo-local: $(DEMO_STAMP)
+	$(BIN)/headstay local install
+	$(BIN)/headstay demo --local
+
 test: check tests
 
 check: $(DEV_STAMP)
@@ -38,12 +44,16 @@ check: $(DEV_STAMP)
 tests: $(DEV_STAMP)
 	$(BIN)/pytest -n $(JOBS)
 
-# Real vLLM, in .local/: installed at the first run (2 GB, some minutes) and again whenever its pins change.
+# Real vLLM, in .local/ as above.
 test-local: $(DEV_STAMP)
 	$(BIN)/pytest tests/local
 
 bench: $(DEV_STAMP)
-	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out bench/local_%,$(wildcard bench/*.py)); do $(BIN)/python $$script || exit 1; done
+
+bench-local: $(DEV_STAMP)
+	$(BIN)/headstay local install
+	for script in $(wildcard bench/local_*.py); do $(BIN)/python $$script || exit 1; done
 
 docs: $(DEV_STAMP)
 	$(BIN)/pytest -n $(JOBS) tests/docs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headstay.call import Call
 from headstay.causes import Break, Cause
-from headstay.conversation import Match, same_note
+from headstay.conversation import Match, note_stays
 from headstay.diagnosis import combined, routed_elsewhere, told
 from headstay.headstore import HeadRecord
 from headstay.layout import BYTES_PER_TOKEN, Plan
@@ -36,8 +36,8 @@ def expected_reads(
     record = found.record
     only_note = all(one.owner == "policy" and one.path.startswith("messages[") for one in broken)
     if record is not None and found.exact and only_note and (rules.known or rules.max_markers):
-        same = "note" not in stays or same_note(record, stays)
-        return record.cached if same else record.firm, now - record.at
+        whole = note_stays(record, stays, loop=plan.loop >= 0)
+        return record.cached if whole else record.firm, now - record.at
     if not rules.known:
         return None, None  # nothing was read of this model's cache, so nothing is promised
     if head is None:

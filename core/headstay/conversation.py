@@ -346,28 +346,37 @@ def _of_head(
     return found if found or named or added else (_unexplained(),)
 
 
-def same_note(record: CallRecord, values: Mapping[str, str]) -> bool:
-    """Whether the note at a human turn is the one that the call before sent there."""
-    return bool(json.loads(record.held).get("note") == values.get("note"))
+def note_stays(record: CallRecord, values: Mapping[str, str], *, loop: bool) -> bool:
+    """Whether what an earlier call sent behind its human turn can still be read, for all that its note did.
+
+    Args:
+        record: The earlier call.
+        values: What the request holds, its note among it.
+        loop: Whether the request stands in a tool loop, so that a note is in front of the loop's results.
+    """
+    earlier, now = json.loads(record.held).get("note"), values.get("note")
+    return bool(earlier == now or (earlier is None and not loop))
 
 
 def renewed(found: Match, plan: Plan, values: Mapping[str, str]) -> Break | None:
-    """Name the break that a note makes when it changes inside a tool loop.
+    """Name the break that a note makes when it changes, comes or goes inside a tool loop.
 
     A model that takes no system message in place gets the note at the human turn. There a changed value makes
     everything behind it new, in every step; the value must still be current (I3 before I1).
     """
-    if not plan.note_inside or found.record is None or not found.exact or same_note(found.record, values):
+    record, now = found.record, values.get("note", "")
+    if plan.loop < 0 or record is None or not found.exact:
         return None
-    earlier = json.loads(found.record.held).get("note", "")
-    if earlier.partition(":")[0] != values["note"].partition(":")[0]:
+    earlier, turn = json.loads(record.held).get("note", ""), f"{plan.loop}:"
+    came = not earlier and found.age <= 1  # the call before was one of this turn
+    if earlier == now or not (earlier.startswith(turn) or (came and now.startswith(turn))):
         return None  # the note of another turn: it went with that turn
     cause = next((value_cause(value.text) for value in plan.values if value.every == "call"), Cause.VALUE_IN_HEAD)
     remedy = (
         "this model takes no system message in place, so the note stays at the human turn and is renewed there; "
         "keep its values the same for the length of a tool loop"
     )
-    return Break(cause, "policy", f"messages[{plan.note.message}]", remedy)
+    return Break(cause, "policy", f"messages[{plan.loop}]", remedy)
 
 
 def _new_head(store: HeadStore, lane: Lane, plan: Plan, form: HeadForm) -> tuple[Break, ...]:

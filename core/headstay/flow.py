@@ -286,7 +286,7 @@ class Flow:
         stays = {**held(own, plan, rules), **NotesHeld.of(back).as_held()}
         fresh_note = renewed(found, plan, stays)
         if fresh_note is not None:  # what stands behind it would be written in vain
-            plan = replace(plan, markers=upto(plan.markers, plan.note.message), breaks=(*plan.breaks, fresh_note))
+            plan = replace(plan, markers=upto(plan.markers, plan.loop), breaks=(*plan.breaks, fresh_note))
         rendered = render(body, prompt, plan, rules)
         if self.settings.verify != "off":
             problems = verify(parse(rendered, wire), plan, rules)
@@ -404,7 +404,7 @@ class Flow:
             held=json.dumps(stays),
             cached=None,
             at=call.started,
-            firm=before.firm if before is not None and plan.note_inside else None,
+            firm=before.firm if before is not None and plan.loop >= 0 else None,
             added=written(plan.additions),
         )
         call.earlier = read_kept(before.reply) if before else call.earlier

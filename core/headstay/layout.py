@@ -106,7 +106,8 @@ class Plan:
         tail: Index in the prompt's blocks of the last block before the note, or -1.
         previous_tail: The same for the call before, or -1.
         reusable: Index of the last body block that an earlier call can have left in the cache, or -1.
-        note_inside: Whether the note stands inside the body, at the human turn that began a tool loop.
+        loop: Index of the message with the human turn that began a tool loop which is under way, or -1. A note at a
+            human turn then stands inside the body.
         values: Every value that was cut out.
         tool_state: What the lane knows of its tools after this call.
         masked: Names of declared tools that this call does not offer.
@@ -134,7 +135,7 @@ class Plan:
     tail: int
     previous_tail: int
     reusable: int
-    note_inside: bool
+    loop: int
     values: tuple[Value, ...]
     tool_state: ToolState
     masked: tuple[str, ...]
@@ -224,7 +225,7 @@ def arrange(
         tail=last,
         previous_tail=previous,
         reusable=reusable,
-        note_inside=anchor >= 0,
+        loop=_loop(prompt.blocks, last),
         values=taken.values,
         tool_state=frozen.state,
         masked=frozen.masked,
@@ -345,6 +346,11 @@ def _reusable(blocks: Sequence[Block], previous: int, last: int, note: Note) -> 
     human = _last_human(blocks)
     earlier = _last_human(blocks[: previous + 1])
     return (previous if human == earlier else earlier), (human if human < last else -1)
+
+
+def _loop(blocks: Sequence[Block], last: int) -> int:
+    human = _last_human(blocks)
+    return blocks[human].message if 0 <= human < last else -1
 
 
 class _Outline(NamedTuple):

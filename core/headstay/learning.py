@@ -46,7 +46,7 @@ def remember(store: HeadStore, call: Call, usage: Usage | None) -> None:
     if learnt != known.tools:
         store.save_lane(lane.key, replace(known, tools=learnt))
     store.save_head(lane.key, HeadRecord(plan.head_hash, form, head_tokens, call.started))
-    firm = record.firm if plan.note_inside else cached
+    firm = record.firm if plan.loop >= 0 else cached  # what stands behind a note is lost with it
     reply = call.reply.kept(call.wire, noted=bool(plan.note.operator or plan.note.user))
     store.save_call(replace(record, cached=cached, firm=firm, reply=reply))
 

@@ -99,7 +99,7 @@ def test_the_next_request_continues_this_one(script: Script) -> None:
         first_picture = script.wire == "anthropic-messages" and now and pictured[now] and not any(pictured[:now])
         named = [("provider", "messages")] * bool(first_picture)
         # Where a model takes no system message in place, the note is renewed at the human turn of a tool loop.
-        if call.plan is not None and call.plan.note_inside:
+        if call.plan is not None and call.plan.loop >= 0:
             named += [(found.owner, found.path) for found in call.breaks if found.owner == "policy"]
         assert [(found.owner, found.path) for found in call.breaks] == named
         assert call.record is not None
