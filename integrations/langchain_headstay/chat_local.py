@@ -2,7 +2,10 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.language_models.model_profile import ModelProfile
@@ -11,9 +14,10 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils import secret_from_env
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
+from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 from pydantic import Field, SecretStr, SkipValidation
 
-from headstay.errors import ConfigError, LocalError
+from headstay.errors import ConfigError
 from headstay.local import state as states
 from headstay.local.client import Server, server_at
 from headstay.local.home import find_home
@@ -23,6 +27,7 @@ from langchain_headstay.echo import Echo
 URL = "HEADSTAY_LOCAL_URL"
 KEY = "HEADSTAY_LOCAL_API_KEY"
 SALT_KEY = "HEADSTAY_SALT_KEY"
+_CLIENTS = ("http_client", "http_async_client")
 _NO_KEY = "none"  # the SDK wants one, vLLM without --api-key takes any
 
 
@@ -66,9 +71,9 @@ class ChatLocal(ChatOpenAI):
         """Find the server, and leave nothing to the settings of OpenAI's own API."""
         given = dict(settings)
         if not _has(given, "base_url", "openai_api_base"):
+            given.pop("openai_api_base", None)
             given["base_url"] = os.environ.get(URL)
-        if not _has(given, "base_url", "openai_api_base"):
-            _take_running(given)
+        _take_running(given)
         if not _has(given, "model", "model_name"):
             raise ConfigError("ChatLocal: say model=, the name that the server at base_url= has for it")
         if not _has(given, "api_key", "openai_api_key"):
@@ -76,16 +81,31 @@ class ChatLocal(ChatOpenAI):
         given.setdefault("stream_usage", True)
         given.setdefault("use_responses_api", False)
         given.setdefault("openai_proxy", None)
-        if given.get("token_header"):
+        if given.get("token_header") is not None:
             _echo(given)
+        elif _is_proxied(given):
+            own = _direct_clients()
+            for name, client in zip(_CLIENTS, own, strict=True):
+                given[name] = given.get(name) or client
         super().__init__(**given)
-        assert self.headstay_engine  # ConfigError: a setting that cannot work
+        Engine(self.block_size, self.in_place_system, self.session_header, self.session, self._salt_key)
+        if not _has(given, "organization", "openai_organization"):  # the SDK takes them from the environment
+            self.openai_organization = None
+            for root in (self.root_client, self.root_async_client):
+                root.organization = root.project = None
 
     @property
     def headstay_engine(self) -> Engine:
         """What headstay knows of the server."""
-        key = b"" if self.salt_key is None else self.salt_key.get_secret_value().encode()
-        return Engine(self.block_size, self.in_place_system, self.session_header, self.session, key)
+        names = {name.lower() for name in self.default_headers or ()}
+        header = self.session_header
+        if header is not None and header.lower() in names:  # the application's own stays
+            header = None
+        return Engine(self.block_size, self.in_place_system, header, self.session, self._salt_key)
+
+    @property
+    def _salt_key(self) -> bytes:
+        return b"" if self.salt_key is None else self.salt_key.get_secret_value().encode()
 
     @property
     def _llm_type(self) -> str:
@@ -108,7 +128,7 @@ class ChatLocal(ChatOpenAI):
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         """Name the server, too: of two that call a model alike, a cache must not give one's answers to the other."""
-        return {**super()._get_invocation_params(stop=stop, **kwargs), "base_url": self.openai_api_base}
+        return {**super()._get_invocation_params(stop=stop, **kwargs), "base_url": self.headstay_server.base_url}
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         return None if self.context_length is None else ModelProfile(max_input_tokens=self.context_length)
@@ -124,7 +144,7 @@ class ChatLocal(ChatOpenAI):
         """
         if self.custom_get_token_ids is not None:
             return self.custom_get_token_ids(text)
-        return _told(self.headstay_server.text_tokens(self.model_name, text), self.headstay_server)
+        return self.headstay_server.tokenize({"model": self.model_name, "prompt": text, "add_special_tokens": False})
 
     def get_num_tokens_from_messages(
         self,
@@ -138,12 +158,13 @@ class ChatLocal(ChatOpenAI):
             LocalError: The server does not tell.
         """
         build = cast("Any", ChatOpenAI)._get_request_payload  # not the one that headstay plans in
-        payload: dict[str, Any] = build(self, list(messages))
+        chat = self.model_copy(update={"use_responses_api": False}) if self.use_responses_api else self
+        payload: dict[str, Any] = build(chat, list(messages))
         extra: dict[str, Any] = payload.get("extra_body") or {}
         body = {"model": self.model_name, "messages": payload["messages"], **extra}
         if tools:
             body["tools"] = [convert_to_openai_tool(tool) for tool in tools]
-        return len(_told(self.headstay_server.tokens(body), self.headstay_server))
+        return len(self.headstay_server.tokenize(body))
 
     @property
     def headstay_server(self) -> Server:
@@ -157,49 +178,59 @@ def _has(given: Mapping[str, Any], *names: str) -> bool:
 
 
 def _take_running(given: dict[str, Any]) -> None:
-    """Fill in what the user's own server says of itself.
+    """Fill in what the user's own server says of itself, where that one is meant.
 
     Raises:
-        ConfigError: None runs.
+        ConfigError: No server is named, and none of the user's own is ready.
     """
     state = states.read(find_home())
-    if state is None or not (state.is_watched or state.is_orphaned):
+    running = state is not None and (state.is_watched or state.is_orphaned)
+    if named := given.get("base_url") or given.get("openai_api_base"):
+        if state is None or not running or str(named).rstrip("/") != state.base_url:
+            return
+    elif state is None or not running:
         raise ConfigError(
             "ChatLocal: no server runs; start one with `headstay local serve`, or give base_url= and model= of another"
         )
-    given.pop("openai_api_base", None)
-    given["base_url"] = state.base_url
+    elif state.phase not in ("ready", "restarting"):
+        raise ConfigError(
+            f"ChatLocal: the server is {state.phase}; wait until `headstay local status` says that it is ready"
+        )
+    else:
+        given["base_url"] = state.base_url
     if not _has(given, "model", "model_name"):
         given.pop("model_name", None)
         given["model"] = state.model
-    told = {
-        "block_size": state.block,
-        "in_place_system": state.in_place_system,
-        "context_length": state.context,
-    }
+    told = {"block_size": state.block, "in_place_system": state.in_place_system, "context_length": state.context}
     for name, value in told.items():
         if value is not None:
             given.setdefault(name, value)
+
+
+def _is_proxied(given: Mapping[str, Any]) -> bool:
+    """Whether a proxy of the environment's would get what is meant for this machine."""
+    host = urlsplit(str(given.get("base_url") or given.get("openai_api_base"))).hostname or ""
+    own = host == "localhost" or host.startswith("127.") or host == "::1"
+    return own and bool(getproxies()) and not proxy_bypass(host)
+
+
+@cache
+def _direct_clients() -> tuple[DefaultHttpxClient, DefaultAsyncHttpxClient]:
+    return DefaultHttpxClient(trust_env=False), DefaultAsyncHttpxClient(trust_env=False)
 
 
 def _echo(given: dict[str, Any]) -> None:
     """Give the model clients that send a gateway's token back.
 
     Raises:
-        ConfigError: No header names the session that the token belongs to.
+        ConfigError: No header names the session that the token belongs to, or a header has no name.
     """
-    if given.get("session_header", "X-Session-ID") is None:
+    session = given.get("session_header", "X-Session-ID")
+    if session is None:
         raise ConfigError("ChatLocal: token_header= needs a session_header=: the token belongs to a session")
-    echo = Echo(session_header=given.get("session_header", "X-Session-ID"), token_header=given["token_header"])
-    made = echo.clients()
-    for name, client in zip(("http_client", "http_async_client"), made, strict=True):
+    echo = Echo(session_header=session, token_header=given["token_header"])
+    for name, client in zip(_CLIENTS, echo.clients(trust_env=not _is_proxied(given)), strict=True):
         if given.get(name) is None:
             given[name] = client
         else:
             echo.attach(given[name])
-
-
-def _told(tokens: list[int] | None, server: Server) -> list[int]:
-    if tokens is None:
-        raise LocalError(f"{server.origin}/tokenize: the server does not say how it tokenises")
-    return tokens

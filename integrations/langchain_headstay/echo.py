@@ -5,7 +5,7 @@ A request that names a session, and for which the gateway has issued a token, ca
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from threading import Lock
@@ -16,6 +16,7 @@ from weakref import finalize
 from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
 from headstay.errors import ConfigError
+from headstay.providers.vllm import check_header
 
 LONGEST = 4096  # characters of a token or a session id; servers refuse longer headers, and the memory stays bounded
 NOTED = "headstay_echo"  # under this name a request keeps the token that it was given here
@@ -92,8 +93,7 @@ class Echo:
         most: int = 10_000,
     ) -> None:
         for name, header in (("session_header", session_header), ("token_header", token_header)):
-            if not header.isascii() or not header.replace("-", "").replace("_", "").isalnum():
-                raise ConfigError(f"{name}={header!r}: this is no name of a header; give one like X-Session-ID")
+            check_header(name, header)
         if session_header.lower() == token_header.lower():
             raise ConfigError(f"session_header and token_header are both {token_header}; give two headers")
         if most < 1:
@@ -109,12 +109,15 @@ class Echo:
         with self._lock:
             return len(self._tokens)
 
-    def clients(self) -> tuple[DefaultHttpxClient, DefaultAsyncHttpxClient]:
+    def clients(self, *, trust_env: bool = True) -> tuple[DefaultHttpxClient, DefaultAsyncHttpxClient]:
         """Return two new clients with the OpenAI SDK's own defaults, for `http_client` and `http_async_client`.
 
         Their connections are closed when nothing refers to them any more.
+
+        Args:
+            trust_env: Whether they heed the proxies of the environment.
         """
-        client, async_client = DefaultHttpxClient(), DefaultAsyncHttpxClient()
+        client, async_client = DefaultHttpxClient(trust_env=trust_env), DefaultAsyncHttpxClient(trust_env=trust_env)
         self.attach(client)
         self.attach(async_client)
         # `ChatOpenAI` has no end at which it would close them; a `__del__` runs after that of the sockets in a cycle
@@ -126,14 +129,21 @@ class Echo:
         """Let a client of the application's own echo tokens too.
 
         Args:
-            client: A `Client` or `AsyncClient` of httpx or httpx2. Its own hooks stay, and come first.
+            client: A `Client` or `AsyncClient` of httpx or httpx2. Its own hooks stay, and come first. One that echoes
+                these headers already is left as it is.
         """
+        if any(self._is_alike(getattr(hook, "__self__", None)) for hook in client.event_hooks.get("request", ())):
+            return
         hooks = (self._asends, self._ahas_come) if iscoroutinefunction(client.send) else (self._sends, self._has_come)
         own = client.event_hooks
         client.event_hooks = {
             "request": [*own.get("request", ()), hooks[0]],
             "response": [*own.get("response", ()), hooks[1]],
         }
+
+    def _is_alike(self, other: object) -> bool:
+        ours = (self.session_header.lower(), self.token_header.lower())
+        return isinstance(other, Echo) and (other.session_header.lower(), other.token_header.lower()) == ours
 
     def _sends(self, request: Request) -> None:
         with suppress(Exception):
@@ -193,7 +203,12 @@ def _aclose(transports: Sequence[Any]) -> None:
     """Close the connections of a client that is gone, if an event loop still runs to do it."""
     for transport in transports:
         with suppress(Exception):
-            asyncio.get_running_loop().create_task(transport.aclose())
+            asyncio.get_running_loop().create_task(_quietly(transport.aclose()))
+
+
+async def _quietly(closing: Awaitable[None]) -> None:
+    with suppress(Exception):  # connections of another event loop cannot be closed in this one
+        await closing
 
 
 def _transports(client: DefaultHttpxClient | DefaultAsyncHttpxClient) -> list[Any]:

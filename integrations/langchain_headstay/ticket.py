@@ -1,9 +1,10 @@
 """One model call on its way through LangChain: from the built request to the reported usage."""
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from itertools import takewhile
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -269,7 +270,7 @@ def _prepare(
     try:
         tenant, tail = tenant_of(binding.tenant, asked), tail_of(binding.tail, asked)
     except ConfigError as problem:
-        call = _unasked(binding, named, wire, problem, engine_of(model))
+        call = _unasked(binding, named, wire, problem, _alone(binding, asked, engine_of(model)))
     else:
         if agent is not None and head is not None and not agent.is_own(head):
             agent = None
@@ -304,16 +305,27 @@ def _prepare(
 
 
 def _unasked(
-    binding: Binding, body: Mapping[str, object], wire: Wire, problem: ConfigError, engine: Engine | None
+    binding: Binding,
+    body: Mapping[str, object],
+    wire: Wire,
+    problem: ConfigError,
+    apart: Callable[[Mapping[str, object]], dict[str, object]],
 ) -> Call:
-    """Send the application's own request; what its callable said goes into the log and not into the ledger.
-
-    Whose it is, is not known: on a server of vLLM's it shares its blocks with nobody (I9).
-    """
+    """Send the application's own request; what its callable said goes into the log and not into the ledger."""
     words = f": {problem.__cause__}" if problem.__cause__ else ""
     binding.flow.say(f"sent unchanged and unverified: {problem}{words}")
-    sent = dict(body) if engine is None else engine.with_salt(body, f"unknown-{uuid4().hex}")
-    return Call(sent, wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
+    return Call(apart(body), wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
+
+
+def _alone(binding: Binding, asked: Any, engine: Engine | None) -> Callable[[Mapping[str, object]], dict[str, object]]:
+    """Return what keeps a request apart on a vLLM server: with its tenant, or from all others if that is not known."""
+    if engine is None:
+        return dict
+    try:
+        tenant = tenant_of(binding.tenant, asked)
+    except ConfigError:
+        tenant = f"unknown-{uuid4().hex}"
+    return partial(engine.with_salt, tenant=tenant)
 
 
 def _tool_changes(body: Mapping[str, object]) -> dict[str, bool]:

@@ -6,6 +6,7 @@ from typing import Any, cast
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableBinding, RunnableConfig
+from langchain_core.runnables.config import ensure_config
 
 from headstay.errors import ConfigError
 from headstay.local import state as states
@@ -13,7 +14,8 @@ from headstay.local import warm as warming
 from headstay.local.home import find_home
 from headstay.local.warm import Warmth
 from langchain_headstay.chat_local import ChatLocal
-from langchain_headstay.identity import calling
+from langchain_headstay.identity import calling, tail_of, tenant_of
+from langchain_headstay.instrument import Instrumented
 from langchain_headstay.model import CacheAwareChatModel
 
 _NOT_OF_THE_BODY = ("extra_body", "extra_headers", "extra_query", "timeout")
@@ -44,7 +46,7 @@ def warm_head(
         What was read; `is_warm` tells whether it was all that whole blocks allow.
 
     Raises:
-        ConfigError: It is no such model, or the request has no head.
+        ConfigError: It is no such model, the request has no head, or `tenant=` or `tail=` cannot read the config.
         LocalError: The server cannot be reached, refuses the request, or does not say what it read.
     """
     inner = model._inner if isinstance(model, CacheAwareChatModel) else model
@@ -54,6 +56,9 @@ def warm_head(
     said = inner._convert_input(messages).to_messages()
     if not any(isinstance(message, HumanMessage) for message in said):
         said = [*said, HumanMessage("Hello.")]
+    if isinstance(inner, Instrumented):  # a tenant or tail that is not told would warm another head
+        tenant_of(inner.headstay_binding.tenant, ensure_config(config))
+        tail_of(inner.headstay_binding.tail, ensure_config(config))
     payload = _payload(inner, said, tools, config)
     body = {name: value for name, value in payload.items() if name not in _NOT_OF_THE_BODY}
     head = warming.head_of({**body, **(payload.get("extra_body") or {})})

@@ -124,7 +124,18 @@ def test_a_request_that_cannot_be_planned_keeps_its_tenant_apart_all_the_same() 
     }
 
 
-@pytest.mark.parametrize("extra", [[], "x", 5, {"cache_salt": None}])
+def test_a_key_of_any_length_will_do() -> None:
+    keys = [b"k" * 64, b"k" * 65, b"k" * 1_000]
+    assert len({Engine(salt_key=key).salt("a") for key in keys}) == 3
+
+
+@pytest.mark.parametrize("empty", [None, ""])
+def test_an_empty_salt_of_the_application_is_none(empty: Any) -> None:
+    body = Desk().prepare(said("Hello!"), tenant="a", extra_body={"cache_salt": empty}).body
+    assert body["extra_body"] == {"cache_salt": CPU.salt("a")}
+
+
+@pytest.mark.parametrize("extra", [[], "x", 5])
 def test_fields_of_a_form_that_the_sdk_refuses_do_not_raise_here(extra: Any) -> None:
     call = Desk().prepare(said("Hello!"), tenant="a", extra_body=extra)
     assert "extra_body" in call.body
@@ -218,7 +229,16 @@ def test_a_model_that_is_named_like_a_hosted_one_costs_nothing_that_is_known() -
     assert cost.reason is not None
 
 
-@pytest.mark.parametrize("wrong", [{"block": 0}, {"session": "thread"}, {"salt_key": b"short"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"block": 0},
+        {"session": "thread"},
+        {"salt_key": b"short"},
+        {"session_header": "X A"},
+        {"session_header": "Host"},
+    ],
+)
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Engine(**wrong)
@@ -227,3 +247,43 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
 def test_a_time_to_live_is_refused_as_the_server_has_none() -> None:
     with pytest.raises(ConfigError, match="none: leave ttl= out"):
         Settings(ttl="5m").check(CPU.rules, "small")
+
+
+def looped(*tails: str) -> list[tuple[str, list[str]]]:
+    """Play one turn with a tool loop; each step has its own `tail=`. Return status and breaks of each call."""
+    desk = Desk()
+    messages = said("Where is it?")
+    tokens = 400
+    for number, tail in enumerate(tails):
+        # the first call ends with the human turn, at 600 tokens: so far it can be read whatever the note does
+        reads = 0 if number == 0 else 576 if tail != tails[number - 1] else tokens // 32 * 32
+        tokens += 200
+        call = desk.flow.prepare(
+            {"model": "small", "messages": messages},
+            wire="openai-chat",
+            thread="one",
+            engine=CPU,
+            tail=tail,
+            now=number,
+        )
+        desk.flow.complete(call, Usage(input_tokens=tokens, cache_read_tokens=reads))
+        calls = [{"id": f"c{number}", "type": "function", "function": {"name": "alpha", "arguments": "{}"}}]
+        messages = [
+            *messages,
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": "a row of the table " * 30},
+        ]
+    return [(row.status, [f"{found.owner} {found.path}" for found in row.breaks]) for row in desk.ledger.rows()]
+
+
+@pytest.mark.parametrize(
+    ("tails", "named"),
+    [(("", "", ""), ()), (("x", "x", "x"), ()), (("", "x", "x"), (1,)), (("x", "", ""), (1,)), (("", "", "x"), (2,))],
+)
+def test_a_note_that_comes_or_goes_in_a_tool_loop_is_named_and_never_blamed_on_the_server(
+    tails: tuple[str, ...], named: tuple[int, ...]
+) -> None:
+    rows = looped(*tails)
+    assert [status for status, _ in rows] == ["cold", "ok", "ok"]
+    assert [place for place, (_, found) in enumerate(rows) if found] == list(named)
+    assert all(found == ["policy messages[0]"] for _, found in rows if found)

@@ -17,11 +17,12 @@ from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from openai import DefaultHttpxClient
 from pydantic import BaseModel
 
 from headstay import HeadStore, Ledger
 from headstay.emulator import Emulator, Reply, ToolCall, VLLMSettings, serve
-from headstay.errors import ConfigError
+from headstay.errors import ConfigError, LocalError
 from headstay.local import state as states
 from headstay.local.home import Home
 from headstay.local.process import identify
@@ -108,6 +109,24 @@ def test_without_a_url_it_calls_the_users_own_server_and_knows_what_that_takes(v
     assert (chosen.block_size, chosen.in_place_system, chosen.profile) == (64, False, {"max_input_tokens": 512})
 
 
+def test_a_server_that_is_not_ready_yet_is_not_guessed_at(vllm: Emulator, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.run.mkdir(parents=True)
+    states.write(home, replace(running(vllm.openai_url), phase="starting"))
+    with pytest.raises(ConfigError, match="is starting; wait"):
+        ChatLocal()
+    assert ChatLocal(base_url=vllm.openai_url, model="x").model_name == "x"
+
+
+def test_the_url_of_ones_own_server_is_known_for_what_it_is(vllm: Emulator, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.run.mkdir(parents=True)
+    states.write(home, running(vllm.openai_url, block=64, context=4096))
+    assert ChatLocal(base_url=vllm.openai_url).block_size == 64
+    assert ChatLocal(base_url=f"{vllm.openai_url}/").model_name == "small"
+    assert ChatLocal(base_url="http://127.0.0.1:9/v1", model="x").block_size == 16
+
+
 @pytest.mark.usefixtures("vllm")
 def test_without_any_server_it_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="headstay local serve"):
@@ -135,10 +154,17 @@ def test_nothing_of_openais_own_settings_reaches_the_server(
     monkeypatch.setenv("OPENAI_API_BASE", "http://127.0.0.1:9")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("OPENAI_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-secret")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-secret")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # a prompt for this machine is no proxy's business
     make().invoke("Hello!")
     monkeypatch.setenv("HEADSTAY_LOCAL_API_KEY", "key-of-the-server")
     make().invoke("Hello!")
     make(api_key="key-of-the-server").invoke("Hello!")
+    assert "openai-organization" not in vllm.exchanges[1].headers
+    assert "openai-project" not in vllm.exchanges[1].headers
     first, second, third, fourth = (exchange.workspace for exchange in vllm.exchanges)  # a digest of the key
     assert first == second != third == fourth
     assert make(model="gpt-6.1-sol").use_responses_api is False
@@ -151,7 +177,12 @@ def test_nothing_of_openais_own_settings_reaches_the_server(
         ({"block_size": 0}, "block"),
         ({"salt_key": "short"}, "salt_key"),
         ({"token_header": "x-session-token", "session_header": None}, "session_header"),
-        ({"token_header": "x session"}, "header"),
+        ({"token_header": "x session"}, "token_header"),
+        ({"token_header": 5}, "token_header"),
+        ({"session_header": ""}, "session_header"),
+        ({"session_header": "X-A\r\nEvil: 1"}, "session_header"),
+        ({"session_header": "Ünï"}, "session_header"),
+        ({"session_header": "Authorization"}, "session_header"),
     ],
 )
 def test_settings_that_cannot_work_are_told(make: Make, wrong: dict[str, Any], words: str) -> None:
@@ -213,6 +244,27 @@ def test_structured_output_and_tools(vllm: Emulator, make: Make) -> None:
     assert [call["name"] for call in reply.tool_calls] == ["alpha"]
 
 
+def test_who_stands_in_the_url_stands_in_no_trace(make: Make) -> None:
+    model = make(base_url="http://user:passw0rd@127.0.0.1:9/v1")
+    assert "passw0rd" not in str(model._get_invocation_params())
+    with pytest.raises(LocalError, match="no answer") as told:
+        model.get_num_tokens("Hello!")
+    assert "passw0rd" not in str(told.value)
+
+
+def test_tokens_are_counted_for_the_responses_api_too(make: Make) -> None:
+    messages = [SystemMessage(POLICY), HumanMessage("Hello!")]
+    count = make(use_responses_api=True).get_num_tokens_from_messages(messages)
+    assert count == make().get_num_tokens_from_messages(messages)
+
+
+def test_one_client_is_told_of_a_gateways_token_once(make: Make) -> None:
+    with DefaultHttpxClient() as client:
+        for _ in range(3):
+            make(token_header="x-session-token", http_client=client)
+        assert len(client.event_hooks["request"]) == 1
+
+
 # What headstay makes of it
 
 
@@ -266,6 +318,14 @@ async def test_tenants_of_one_model_do_not_mix_when_it_is_called_at_once(vllm: E
     assert len(salts) == len({salt for _, salt in salts}) == 4
 
 
+def test_a_request_whose_tail_cannot_be_made_keeps_its_tenant(vllm: Emulator, make: Make) -> None:
+    def broken(_: Any) -> str:
+        raise KeyError("docs")
+
+    cache_aware(make(), tenant="a", tail=broken, on_break="record").invoke("Hello!")
+    assert bodies(vllm)[0]["cache_salt"] == make().headstay_engine.salt("a")
+
+
 def test_a_request_whose_tenant_is_not_known_shares_with_nobody(vllm: Emulator, make: Make) -> None:
     def broken(_: Any) -> str:
         raise KeyError("tenant")
@@ -296,9 +356,10 @@ def test_a_conversation_names_its_session_and_a_head_names_one_for_all(vllm: Emu
 def test_the_header_can_have_another_name_or_be_left_out(vllm: Emulator, make: Make) -> None:
     cache_aware(make(session_header="x-user-id")).invoke("Hello!")
     cache_aware(make(session_header=None)).invoke("Hello!")
+    cache_aware(make(default_headers={"x-session-id": "mine"})).invoke("Hello!")
     make().invoke("Hello!")  # without headstay nobody knows conversations
-    assert [bool(name) for name in sessions(vllm, "x-user-id")] == [True, False, False]
-    assert sessions(vllm) == [None, None, None]
+    assert [bool(name) for name in sessions(vllm, "x-user-id")] == [True, False, False, False]
+    assert sessions(vllm) == [None, None, "mine", None]
 
 
 def test_a_bound_model_and_structured_output_keep_salt_and_session(vllm: Emulator, make: Make) -> None:
@@ -352,6 +413,8 @@ def test_a_warmed_head_is_there_for_the_first_user(vllm: Emulator, make: Make) -
 def test_only_a_local_model_can_be_warmed(make: Make) -> None:
     with pytest.raises(ConfigError, match="ChatOpenAI"):
         warm_head(ChatOpenAI(model="gpt-5.4", api_key="none"), [SystemMessage(POLICY)])
+    with pytest.raises(ConfigError, match="tenant= raised KeyError"):
+        warm_head(cache_aware(make(), tenant=lambda config: config["configurable"]["tenant"]), POLICY)
     with pytest.raises(ConfigError, match="no head to warm"):
         warm_head(make(), [HumanMessage("Hello!")])
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, cast
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from headstay.errors import ConfigError, LocalError
 
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{(.*)\})? ([0-9.eE+-]+)$")
+_NO_ANSWER = (OSError, HTTPException)
 _BLOCK = re.compile(r'block_size="(\d+)"')
 
 
@@ -67,7 +69,7 @@ class Server:
         """Tell whether it says that it can serve."""
         try:
             return self._ask("GET", "/health", None, timeout)[0] == 200
-        except (OSError, HTTPException):
+        except (*_NO_ANSWER, ValueError):
             return False
 
     def models(self) -> list[str]:
@@ -76,11 +78,16 @@ class Server:
         Raises:
             LocalError: It cannot be reached, or does not answer as an OpenAI server does.
         """
+        return [name for name, _ in self._served()]
+
+    def _served(self) -> list[tuple[str, int | None]]:
+        """Return the names of the models and the most tokens of a request to each."""
         told = self._json("GET", "/v1/models", None, 10.0)
         try:
-            return [str(model["id"]) for model in told["data"]]
-        except (KeyError, TypeError) as problem:
+            found = [(str(model["id"]), model.get("max_model_len")) for model in told["data"]]
+        except (KeyError, TypeError, AttributeError) as problem:
             raise LocalError(f"{self.base_url}/models: this is no list of models as OpenAI's API has it") from problem
+        return [(name, length if isinstance(length, int) else None) for name, length in found]
 
     def traits(self, model: str) -> Traits:
         """Find out what a served model takes. Nothing is generated, and what is not told is left open.
@@ -92,12 +99,9 @@ class Server:
         return Traits(None if figures is None else figures.block, self._context(model), self._takes_system(model))
 
     def _context(self, model: str) -> int | None:
-        try:
-            told = self._json("GET", "/v1/models", None, 10.0)["data"]
-            found = [one["max_model_len"] for one in told if one["id"] == model]
-        except (LocalError, KeyError, TypeError):
-            return None
-        return found[0] if found and isinstance(found[0], int) else None
+        with suppress(LocalError):
+            return next((length for name, length in self._served() if name == model), None)
+        return None
 
     def _takes_system(self, model: str) -> bool | None:
         """Render a conversation that ends with a system message: some templates refuse it, or leave it out."""
@@ -110,31 +114,35 @@ class Server:
         ends = self.tokens({"model": model, "messages": said, "add_generation_prompt": False}) or plain
         return longer is not None and len(longer) > len(plain) and longer[: len(ends)] == ends
 
-    def text_tokens(self, model: str, text: str) -> list[int] | None:
-        """Return the tokens of a text, or None if the server does not tell."""
-        asked = {"model": model, "prompt": text, "add_special_tokens": False}
-        try:
-            status, answer = self._ask("POST", "/tokenize", asked, 60.0)
-            return cast("list[int]", json.loads(answer)["tokens"]) if status == 200 else None
-        except (OSError, HTTPException, ValueError, KeyError, TypeError):
-            return None
-
     def figures(self) -> Figures | None:
         """Return what it counted, or None if it has no counters of vLLM's."""
         try:
             status, text = self._ask("GET", "/metrics", None, 10.0)
-        except (OSError, HTTPException):
+        except (*_NO_ANSWER, ValueError):
             return None
         return parse_figures(text) if status == 200 else None
 
     def tokens(self, body: Mapping[str, Any]) -> list[int] | None:
         """Return the tokens of a chat request's prompt, or None if the server does not tell."""
-        asked = {name: value for name, value in body.items() if name in _TOKENIZED}
         try:
-            status, text = self._ask("POST", "/tokenize", asked, 60.0)
-            return cast("list[int]", json.loads(text)["tokens"]) if status == 200 else None
-        except (OSError, HTTPException, ValueError, KeyError, TypeError):
+            return self.tokenize(body)
+        except LocalError:
             return None
+
+    def tokenize(self, body: Mapping[str, Any]) -> list[int]:
+        """Return the tokens of a chat request's prompt, or of a text.
+
+        Args:
+            body: A body of Chat Completions, or `model`, `prompt` and `add_special_tokens`.
+
+        Raises:
+            LocalError: The server cannot be reached, or does not tell.
+        """
+        asked = {name: value for name, value in body.items() if name in _TOKENIZED}
+        found: object = self._json("POST", "/tokenize", asked, 60.0).get("tokens")
+        if isinstance(found, list) and all(isinstance(token, int) for token in cast("list[object]", found)):
+            return cast("list[int]", found)
+        raise LocalError(f"{self.origin}/tokenize: the server does not say how it tokenises")
 
     def complete(
         self, body: Mapping[str, Any], timeout: float, headers: Mapping[str, str] | None = None
@@ -161,14 +169,21 @@ class Server:
     ) -> dict[str, Any]:
         try:
             status, text = self._ask(method, path, body, timeout, headers)
-        except (OSError, HTTPException) as problem:
+        except _NO_ANSWER as problem:
             raise LocalError(f"{self.origin}: no answer: {problem}. Is the server running?") from problem
+        except ValueError as problem:  # of the key, say; its words would show it
+            raise LocalError(
+                f"{self.origin}: cannot be asked: the URL, the key or a header has a character that none may have"
+            ) from problem
         if status != 200:
             raise LocalError(f"{self.origin}{path}: HTTP {status}: {_words(text)}")
         try:
-            return cast("dict[str, Any]", json.loads(text))
-        except ValueError as problem:
+            told: object = json.loads(text)
+        except (ValueError, RecursionError) as problem:
             raise LocalError(f"{self.origin}{path}: the answer is no JSON") from problem
+        if not isinstance(told, dict):
+            raise LocalError(f"{self.origin}{path}: the answer is no JSON object")
+        return cast("dict[str, Any]", told)
 
     def _ask(
         self,
@@ -197,6 +212,7 @@ _TOKENIZED = frozenset(
     {
         "model",
         "messages",
+        "prompt",
         "tools",
         "chat_template",
         "chat_template_kwargs",
@@ -215,11 +231,13 @@ def server_at(url: str, api_key: str | None = None) -> Server:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
+        (parts.hostname or "").encode("idna")
+    except ValueError:  # a port that is none, a host name that is none
+        usable, parts = False, urlsplit("")
     if not usable:
         raise ConfigError(f"--base-url {url}: give a URL like http://127.0.0.1:8000/v1")
-    return Server(url.rstrip("/").removesuffix("/v1"), api_key)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    return Server(bare.rstrip("/").removesuffix("/v1"), (api_key or "").strip() or None)
 
 
 def parse_figures(text: str) -> Figures | None:
@@ -229,7 +247,7 @@ def parse_figures(text: str) -> Figures | None:
     shares: list[float] = []
     for line in text.splitlines():
         if found := _SAMPLE.match(line):
-            name, labels, value = found[1], found[2] or "", float(found[3])
+            name, labels, value = found[1], found[2] or "", _number(found[3])
             sums[name] = sums.get(name, 0.0) + value
             if name == "vllm:kv_cache_usage_perc":
                 shares.append(value)
@@ -243,6 +261,13 @@ def parse_figures(text: str) -> Figures | None:
         kv_used=max(shares, default=0.0),
         block=block,
     )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def _words(text: str) -> str:

@@ -5,6 +5,7 @@ tenants apart, a name that keeps what belongs together on one server of a fleet,
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, cast
@@ -17,7 +18,22 @@ Session = Literal["conversation", "head"]
 
 SALT = "cache_salt"
 _TOLERATED_BLOCKS = 4  # an expectation is an estimate only where a note was dropped; reads are exact to the block
+_LARGEST_DEFAULT = 128  # tokens of a block by default on a CPU; the server at a URL may have another than we were told
 _SHORTEST_KEY = 16
+_HEADER = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_TAKEN = frozenset(
+    {"authorization", "connection", "content-length", "content-type", "cookie", "host", "transfer-encoding"}
+)
+
+
+def check_header(setting: str, name: object) -> None:
+    """Refuse what cannot be the name of a header of ours.
+
+    Raises:
+        ConfigError: The message names the setting.
+    """
+    if not isinstance(name, str) or not _HEADER.fullmatch(name) or name.lower() in _TAKEN:
+        raise ConfigError(f"{setting}={name!r}: give the name of a header, like X-Session-ID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +65,8 @@ class Engine:
             raise ConfigError(f'session={self.session!r}: say "conversation" or "head"')
         if self.salt_key and len(self.salt_key) < _SHORTEST_KEY:
             raise ConfigError(f"salt_key: give at least {_SHORTEST_KEY} bytes of a secret that nobody can guess")
+        if self.session_header is not None:
+            check_header("session_header", self.session_header)
 
     @property
     def rules(self) -> CacheRules:
@@ -59,7 +77,7 @@ class Engine:
             step=self.block,
             in_place_system=self.in_place_system,
             several_system=self.in_place_system,  # else tools that follow the system text would follow its values too
-            tolerated_tokens=_TOLERATED_BLOCKS * self.block,
+            tolerated_tokens=max(_TOLERATED_BLOCKS * self.block, _LARGEST_DEFAULT),
         )
 
     def salt(self, tenant: str | None) -> str | None:
@@ -71,7 +89,10 @@ class Engine:
         """
         if tenant is None:
             return None
-        return hashlib.blake2b(digest("salt", tenant), key=self.salt_key, digest_size=32).hexdigest()
+        key = self.salt_key
+        if len(key) > hashlib.blake2b.MAX_KEY_SIZE:
+            key = hashlib.blake2b(key).digest()
+        return hashlib.blake2b(digest("salt", tenant), key=key, digest_size=32).hexdigest()
 
     def with_salt(self, body: Mapping[str, object], tenant: str | None) -> dict[str, object]:
         """Write a tenant's salt into a request; the application's own stays.
@@ -82,7 +103,7 @@ class Engine:
         """
         given, salt = body.get("extra_body"), self.salt(tenant)
         extra = dict(cast("Mapping[str, object]", given)) if isinstance(given, Mapping) else dict[str, object]()
-        if salt is None or body.get(SALT) or SALT in extra:
+        if salt is None or body.get(SALT) or extra.get(SALT):
             return dict(body)
         return {**body, "extra_body": {**extra, SALT: salt}}
 
