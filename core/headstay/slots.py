@@ -8,6 +8,7 @@ placeholder, and is sent behind it: for the conversation in the semi-static bloc
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import index
 from typing import Literal, NamedTuple, cast
 
@@ -280,11 +281,20 @@ def _template_span(start: int, end: int, name: str, declared: Mapping[str, Slot]
     return Span(start, end, name, "call" if per_call else "conversation")
 
 
-def strict_spans(text: str) -> list[Span]:
+def strict_spans(text: str) -> tuple[Span, ...]:
     """Find full timestamps and UUIDs: per-call slots unless switched off."""
+    return _remembered(text) if len(text) <= _REMEMBERED else _strict_spans(text)
+
+
+def _strict_spans(text: str) -> tuple[Span, ...]:
     clocks = [Span(*found.span(), "clock", "call") for found in STRICT_CLOCK.finditer(text)]
     ids = [Span(*found.span(), "id", "call") for found in STRICT_ID.finditer(text)]
-    return clocks + ids
+    return (*clocks, *ids)
+
+
+# A text without either comes again with every call. The cache holds the texts: 64 of at most 65,536 characters.
+_REMEMBERED = 65_536
+_remembered = lru_cache(maxsize=64)(_strict_spans)
 
 
 def merge(spans: Iterable[Span]) -> list[Span]:
