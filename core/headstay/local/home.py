@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headstay.errors import ConfigError
+
 SETTING = "HEADSTAY_LOCAL_HOME"
 
 
@@ -20,7 +22,7 @@ class Home:
 
     @property
     def environment(self) -> Path:
-        """The virtual environment that vLLM is installed in."""
+        """The virtual environment that vLLM is installed in; a link to it, as others may be made beside it."""
         return self.path / "env"
 
     @property
@@ -50,11 +52,20 @@ class Home:
 
 
 def find_home(environ: Mapping[str, str] | None = None) -> Home:
-    """Return the folder: `HEADSTAY_LOCAL_HOME`, else `headstay/local` in the user's cache directory."""
+    """Return the folder: `HEADSTAY_LOCAL_HOME`, else `headstay/local` in the user's cache directory.
+
+    Raises:
+        ConfigError: The user's home folder, or the one of the user that the setting names, is not known.
+    """
     values = os.environ if environ is None else environ
-    if chosen := values.get(SETTING):
-        return Home(Path(chosen).expanduser().absolute())
+    chosen = values.get(SETTING)
     cache = values.get("XDG_CACHE_HOME", "")
-    # the XDG specification has relative paths ignored
-    base = Path(cache) if cache.startswith("/") else Path("~/.cache").expanduser()
+    try:
+        if chosen:
+            return Home(Path(chosen).expanduser().absolute())
+        # the XDG specification has relative paths ignored
+        base = Path(cache) if cache.startswith("/") else Path("~/.cache").expanduser()
+    except RuntimeError as problem:
+        what = f"{SETTING}={chosen}" if chosen else "the user's cache directory"
+        raise ConfigError(f"{what}: there is no such home folder; set {SETTING} to an absolute path") from problem
     return Home(base / "headstay" / "local")

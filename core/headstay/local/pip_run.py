@@ -3,40 +3,74 @@
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headstay.errors import LocalError
+from headstay.local.log import append
 from headstay.local.pins import TORCH_SETTING
+from headstay.local.process import end_group, leaving_on_signals
 
 Say = Callable[[str], None]
 
 BEAT = 20.0  # seconds without a word after which one is said
-# What would put packages elsewhere, or hold ours to the pins of an application. Index and proxy settings stay.
-DROPPED = frozenset(
+# The settings of pip that say where packages come from, and how. The others would put them elsewhere, hold ours to the
+# pins of an application, or build what is there as a wheel.
+KEPT = frozenset(
     {
-        *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER"),
-        *("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT", "PIP_REQUIREMENT", "PIP_REQUIRE_VIRTUALENV"),
-        *("PIP_DRY_RUN", "PIP_PYTHON", "PYTHONPATH", "PYTHONHOME"),
-        *("PYTHONSTARTUP", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"),
+        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONFIG_FILE"),
+        *("PIP_PROXY", "PIP_CERT", "PIP_CLIENT_CERT", "PIP_TRUSTED_HOST", "PIP_KEYRING_PROVIDER"),
+        *("PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT", "PIP_RETRIES", "PIP_CACHE_DIR", "PIP_NO_CACHE_DIR"),
+        *("PIP_USE_FEATURE", "PIP_USE_DEPRECATED"),
     }
 )
+DROPPED_PREFIXES = ("PIP_", "PYTHON", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL for what is broken off
+_USER = re.compile(r"://[^/\s]*@")
 _NOT_FOUND = re.compile(r"No matching distribution found for (\S+)")
 _BAD_HASH = re.compile(r"DO NOT MATCH THE HASHES.*?\n\s*(\S+)", re.S)
 _TAKEN = re.compile(r"^(?:Collecting|Requirement already satisfied:) ([\w.-]+)")
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of pip: the user's, less what would lead it out of the local environment."""
-    kept = {name: value for name, value in environ.items() if name not in DROPPED}
-    return kept | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONNOUSERSITE": "1"}
+def environment(environ: Mapping[str, str], *, index: str = "", wheelhouse: bool = False) -> dict[str, str]:
+    """Return the environment of pip: the user's, less what would lead it out of the local environment.
+
+    Args:
+        environ: The user's.
+        index: URL of the index to ask in place of the user's. It may hold a password, and every user of the machine
+            sees a program's arguments, but not its environment.
+        wheelhouse: Packages are taken from a folder, so nothing that names another place is kept.
+    """
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(DROPPED_PREFIXES) or (name in KEPT and not wheelhouse)
+    }
+    if wheelhouse:
+        kept["PIP_CONFIG_FILE"] = os.devnull  # pip then reads no file of settings
+    if index:
+        kept["PIP_INDEX_URL"] = index
+    ours = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONNOUSERSITE": "1", "PYTHONSAFEPATH": "1"}
+    return kept | ours
 
 
-def run(command: Sequence[str], log: Path, say: Say, *, packages: int = 0, label: str = "") -> str | None:
-    """Run a program, write what it says to the log, and tell how far it is.
+def masked(text: str) -> str:
+    """Return a text without the names and passwords in its URLs."""
+    return _USER.sub("://****@", text)
+
+
+def run(
+    command: Sequence[str],
+    log: Path,
+    say: Say,
+    *,
+    packages: int = 0,
+    label: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> str | None:
+    """Run a program, write what it says to the log, and tell how far it is. What ends this one ends that one.
 
     Args:
         command: Program and arguments.
@@ -44,9 +78,10 @@ def run(command: Sequence[str], log: Path, say: Say, *, packages: int = 0, label
         say: Called with a line for people.
         packages: How many packages it will take, 0 if that is not known.
         label: What is being done, for the word after a silence.
+        environ: What `environment` returned, or None to make it of this process's own.
 
     Returns:
-        None if it went well, else all it said.
+        None if it went well, else all it said, without the passwords of URLs.
 
     Raises:
         LocalError: It cannot be started, or the log cannot be written.
@@ -55,26 +90,28 @@ def run(command: Sequence[str], log: Path, say: Say, *, packages: int = 0, label
     heard = [time.monotonic()]
     started = heard[0]
     try:
-        with log.open("a", encoding="utf-8", errors="replace") as out:
-            out.write(f"$ {' '.join(command)}\n")
+        with os.fdopen(append(log), "a", encoding="utf-8", errors="replace") as out, leaving_on_signals():
+            out.write(masked(f"$ {' '.join(command)}\n"))
             with subprocess.Popen(  # noqa: S603 - our own command, no shell
                 list(command),
-                env=environment(os.environ),
+                env=environment(os.environ) if environ is None else dict(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 encoding="utf-8",
                 errors="replace",
+                start_new_session=True,
             ) as child:
                 done = threading.Event()
                 beat = threading.Thread(target=_beat, args=(done, heard, started, say, label), daemon=True)
                 beat.start()
                 try:
                     _listen(child, out.write, said, heard, say, packages)
+                except BaseException:
+                    end_group(child.pid, PATIENCE)
+                    raise
                 finally:
                     done.set()
-                    if child.poll() is None and sys.exc_info()[0] is not None:
-                        child.terminate()
             return None if child.returncode == 0 else "".join(said)
     except OSError as problem:
         named = problem.filename or command[0]
@@ -91,7 +128,8 @@ def _listen(
 ) -> None:
     assert child.stdout is not None
     taken: set[str] = set()
-    for line in child.stdout:
+    for told in child.stdout:
+        line = masked(told)
         write(line)
         said.append(line)
         if packages == 0:
@@ -120,17 +158,20 @@ def is_absent(output: str) -> bool:
     return _NOT_FOUND.search(output) is not None
 
 
-def missing(name: str, output: str, log: Path) -> LocalError:
+def missing(name: str, output: str, log: Path, wheelhouse: Path | None = None) -> LocalError:
     """Return the error that names what kept a step from working.
 
     Args:
         name: What the step installs.
         output: What pip said.
         log: File that holds it.
+        wheelhouse: The folder that packages are taken from, if they are.
     """
     where = f"See {log}."
     if found := _NOT_FOUND.search(output):
         package = found[1]
+        if wheelhouse is not None:
+            return LocalError(f"{package} cannot be had: {wheelhouse} holds no wheel of it for this Python. {where}")
         how = (
             f"set {TORCH_SETTING} to an index that has it, or give a folder that holds it with --wheelhouse"
             if package.startswith("torch")
@@ -139,7 +180,8 @@ def missing(name: str, output: str, log: Path) -> LocalError:
         )
         return LocalError(f"{package} cannot be had: {how}. {where}")
     if found := _BAD_HASH.search(output):
-        return LocalError(f"{found[1]} is not the file that was tested: its hash differs. {where}")
+        place = "" if wheelhouse is None else f" in {wheelhouse}"
+        return LocalError(f"{found[1]}{place} is not the file that was tested: its hash differs. {where}")
     if "No space left on device" in output:
         return LocalError(f"the disk is full: free some space and start again, finished steps are kept. {where}")
     if "No module named pip" in output or "ensurepip" in output:

