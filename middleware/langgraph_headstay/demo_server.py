@@ -26,7 +26,6 @@ Say = Callable[[str], None]
 _SUPERVISOR = (
     "import ctypes, signal; ctypes.CDLL(None).prctl(1, int(signal.SIGTERM)); from headstay.cli import main; main()"
 )
-_LONGEST_FOLDER = 65  # bytes; a socket's path has 107 at most (unix(7)), and vLLM's names in it have 37
 _PATIENCE = 30.0  # seconds for the supervisor to end its server, which has 10 of them between SIGTERM and SIGKILL
 
 
@@ -83,8 +82,6 @@ def own_server(home: Home, *arguments: str, say: Say = lambda _: None) -> Genera
 
 def _supervisor(home: Home, arguments: Sequence[str]) -> "subprocess.Popen[str]":
     environment = {**os.environ, SETTING: str(home.path)}
-    if len(os.fsencode(home.path)) <= _LONGEST_FOLDER:
-        environment["TMPDIR"] = str(home.path)  # vLLM leaves its sockets there
     return subprocess.Popen(  # noqa: S603 - our own command, no shell
         [sys.executable, "-c", _SUPERVISOR, "local", "serve", "--format", "json", *arguments],
         env=environment,

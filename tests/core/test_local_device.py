@@ -86,6 +86,7 @@ def test_the_whole_command_on_a_cpu() -> None:
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "VLLM_CACHE_ROOT": "/c/vllm",
         "VLLM_CONFIG_ROOT": "/c/vllm-config",
+        "VLLM_RPC_BASE_PATH": "/c/run/ipc",
         "PYTHONUNBUFFERED": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONSAFEPATH": "1",
@@ -186,3 +187,10 @@ def test_a_home_of_nobody_is_one_clear_line(setting: str) -> None:
         find_home({"HEADSTAY_LOCAL_HOME": setting})
     with pytest.raises(ConfigError, match=rf"^--model {setting}: there is no such home folder"):
         weights.find(Home(Path("/h")), setting, None)
+
+
+@pytest.mark.parametrize(("length", "there"), [(40, True), (65, True), (66, False)])
+def test_sockets_stay_in_the_home_where_their_paths_are_not_too_long(length: int, there: bool) -> None:
+    folder = Path("/" + "h" * (length - len("/run/ipc") - 1))
+    made = launch(decide(PLAIN), PYTHON, folder, SMALL, Settings(8000))
+    assert made.environment.get("VLLM_RPC_BASE_PATH") == (f"{folder}/run/ipc" if there else None)

@@ -41,6 +41,11 @@ class Home:
         return self.path / "run"
 
     @property
+    def sockets(self) -> Path:
+        """The folder of a running server's sockets, which vLLM leaves behind."""
+        return self.run / "ipc"
+
+    @property
     def install_log(self) -> Path:
         """What pip and the converter said."""
         return self.path / "install.log"

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from headstay.errors import ConfigError
 from headstay.local.device import Device
+from headstay.local.home import Home
 
 GIB = 1 << 30
+LONGEST_FOLDER = 65  # bytes; a socket's path has 107 at most (unix(7)), and vLLM's names in it have 37
 CPU_BLOCK = 32  # tokens; the least that attention on a CPU takes, and hits are whole blocks (its default is 128)
 # What was meant for another vLLM or another program: a key that our own questions do not have, ports and ranks of a
 # cluster (Kubernetes sets VLLM_PORT to a URL wherever a service is called vllm), counters shared with other processes.
@@ -94,7 +96,7 @@ def launch(device: Device, python: Path, cache: Path, model: Model, settings: Se
     Args:
         device: What it runs on: `cuda` or `cpu`.
         python: The interpreter of the local environment.
-        cache: A folder for vLLM's own files.
+        cache: The local model's folder, for vLLM's own files.
         model: What is served.
         settings: What the user chose.
 
@@ -147,6 +149,9 @@ def _environment(device: Device, cache: Path, model: Model, settings: Settings) 
         "PYTHONNOUSERSITE": "1",
         "PYTHONSAFEPATH": "1",  # no code of whatever folder it is started in
     }
+    sockets = Home(cache).sockets
+    if len(os.fsencode(sockets)) <= LONGEST_FOLDER:  # else they go where temporary files go
+        values["VLLM_RPC_BASE_PATH"] = str(sockets)
     if model.local:
         values |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if device.kind == "cpu":

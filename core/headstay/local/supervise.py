@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import time
@@ -43,6 +44,8 @@ def serve(home: Home, service: Service, say: Say, *, port: int | None = None, pa
             _end_orphan(home, told, patience or Patience())
             warming.forget_all(home)
             turn_over(home.server_log)
+            shutil.rmtree(home.sockets, ignore_errors=True)
+            home.sockets.mkdir(mode=0o700)
             _serve(home, service, told, port, patience or Patience())
     except Held as held:
         refuse_second(home)
