@@ -1,23 +1,31 @@
-"""The blocks of the guide that need a server run against one, in place of the one that the page names."""
+"""The Python blocks of the guide run as they stand, one after the other, on the user's own server."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "local.md"
-NAMED = "http://127.0.0.1:8011/v1"
 
 
-def test_the_blocks_of_the_guide_run_and_the_second_call_reads_the_head(
-    base_url: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("base_url")
+def test_the_blocks_of_the_guide_run_and_print_what_it_says(
+    local: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("HEADSTAY_LOCAL_HOME", str(local.home.path))
     blocks = re.findall(r"^```py\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert blocks
+    assert len(blocks) == 3
+    names: dict[str, Any] = {}
     for block in blocks:
-        assert NAMED in block
-        exec(compile(block.replace(NAMED, base_url), str(GUIDE), "exec"), {})
+        exec(compile(block, str(GUIDE), "exec"), names)
     lines = capsys.readouterr().out.splitlines()
-    read = [int(found[1]) for line in lines if (found := re.search(r"'cache_read': (\d+)", line))]
-    assert len(read) == 2
-    assert read[1] > 500  # tokens, of the 60 rules
+    first, second, north, again, south = [
+        int(found[1]) for line in lines if (found := re.search(r"'cache_read': (\d+)", line))
+    ]
+    assert (first, north, south) == (0, 0, 0)
+    assert min(second, again) > 500  # tokens, of the 60 rules
+    assert lines[2].startswith("[('cold', 0, 0), ('ok', ")
+    warm, head, cached = lines[-1].split()
+    assert warm == "True"
+    assert int(cached) == int(head) // 32 * 32
