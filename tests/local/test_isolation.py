@@ -125,7 +125,7 @@ def test_an_agents_tenants_are_kept_apart_by_the_middleware(
         bare(),
         [balance],
         system_prompt=head("Agent"),
-        middleware=[StableHeadMiddleware(name="books", tenant=lambda runtime: runtime.context.get("tenant"))],
+        middleware=[StableHeadMiddleware(name="books", tenant=lambda runtime: (runtime.context or {}).get("tenant"))],
         context_schema=Whose,
     )
     sizes: list[int] = []
