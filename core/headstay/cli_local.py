@@ -152,7 +152,12 @@ def serve(
         served_on = device.reason if dtype is None else f"{device.reason}; served in {dtype}"
         service = Service(command, environment, found.name, served_on)
         _said(f"{served_on}; log: {home.server_log}")
-        supervise.serve(home, service, _ready_line(home, form), port=port, patience=Patience(ready=wait))
+        try:
+            supervise.serve(home, service, _ready_line(home, form), port=port, patience=Patience(ready=wait))
+        except LocalError as problem:
+            if found.local:
+                raise
+            raise LocalError(f"{problem}; --model {model} is taken for an id on the Hugging Face hub") from problem
 
 
 def _ready_line(home: Home, form: Format) -> Say:

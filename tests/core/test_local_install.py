@@ -343,15 +343,20 @@ def test_a_program_of_ours_takes_no_code_from_the_folder_it_is_started_in(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_what_ends_an_installation_ends_what_it_runs(tmp_path: Path, number: signal.Signals) -> None:
     inner = "import os, sys, time; os.fork(); open(str(os.getpid()), 'x').close(); time.sleep(60)"
+    # Where the tests run in the background, an interrupt is ignored, and what they start would ignore it too.
     program = (
-        "import sys; from pathlib import Path; from headstay.local.pip_run import run; "
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from pathlib import Path; from headstay.local.pip_run import run; "
         f"run([sys.executable, '-c', {inner!r}], Path('log'), print)"
     )
     child = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.DEVNULL)
     until(lambda: child.poll() is not None or len(list(tmp_path.glob("[0-9]*"))) == 2, "the program and its child")
     both = [identify(int(path.name)) for path in tmp_path.glob("[0-9]*")]
     child.send_signal(number)
-    code = child.wait(timeout=20)
+    try:
+        code = child.wait(timeout=20)
+    finally:
+        child.kill()
     assert code == (-number if number == signal.SIGINT else 128 + number)
     assert [process for process in both if process is not None and is_running(process)] == []
     assert None not in both
