@@ -22,11 +22,12 @@ from headstay.local import warm as warming
 from headstay.local.client import Server, server_at
 from headstay.local.device import OLDEST_PYTHON, decide, read_facts
 from headstay.local.home import Home, find_home
+from headstay.local.log import Say
 from headstay.local.pins import Plan, plan
 from headstay.local.pip_run import masked
 from headstay.local.process import leaving_on_signals
 from headstay.local.profile import Settings, launch
-from headstay.local.watch import Patience, Say, Service
+from headstay.local.watch import Patience, Service
 from headstay.providers.vllm import Engine
 
 app = typer.Typer(help="Run a vLLM server of your own, with prefix caching.", no_args_is_help=True)
@@ -298,7 +299,7 @@ def _tell_status(told: dict[str, Any]) -> None:
 def _server(base_url: str | None, api_key: str | None, state: states.State | None) -> Server | None:
     if base_url is not None:
         return server_at(base_url, api_key)
-    return None if state is None or not (state.is_watched or state.is_orphaned) else server_at(state.base_url)
+    return None if state is None or not state.is_alive else server_at(state.base_url)
 
 
 @app.command()

@@ -184,7 +184,7 @@ def _take_running(given: dict[str, Any]) -> None:
         ConfigError: No server is named, and none of the user's own is ready.
     """
     state = states.read(find_home())
-    running = state is not None and (state.is_watched or state.is_orphaned)
+    running = state is not None and state.is_alive
     if named := given.get("base_url") or given.get("openai_api_base"):
         if state is None or not running or str(named).rstrip("/") != state.base_url:
             return

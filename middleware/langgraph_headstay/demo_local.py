@@ -25,10 +25,11 @@ from headstay.emulator.agent_workload_labels import DESK, AgentCall, AgentThread
 from headstay.emulator.workload_text import TENANTS
 from headstay.ledger import Ledger
 from headstay.local.home import Home
+from headstay.local.log import Say
 from langchain import agents
 from langchain_headstay.chat_local import ChatLocal
 from langgraph_headstay.demo_desk import Context, Stage
-from langgraph_headstay.demo_server import Say, Started, own_server
+from langgraph_headstay.demo_server import Started, own_server
 from langgraph_headstay.stable_head import StableHeadMiddleware
 
 Variant = Literal["plain", "headstay"]

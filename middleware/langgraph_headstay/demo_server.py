@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,7 @@ from headstay.local import supervise
 from headstay.local.device import OLDEST_PYTHON, read_facts
 from headstay.local.home import SETTING, Home
 from headstay.local.install import device_for
-
-Say = Callable[[str], None]
+from headstay.local.log import Say
 
 # The kernel tells the supervisor when this process dies, SIGKILL included (prctl(2), PR_SET_PDEATHSIG).
 _SUPERVISOR = (
@@ -83,7 +82,7 @@ def own_server(home: Home, *arguments: str, say: Say = lambda _: None) -> Genera
 def _supervisor(home: Home, arguments: Sequence[str]) -> "subprocess.Popen[str]":
     environment = {**os.environ, SETTING: str(home.path)}
     return subprocess.Popen(  # noqa: S603 - our own command, no shell
-        [sys.executable, "-c", _SUPERVISOR, "local", "serve", "--format", "json", *arguments],
+        [sys.executable, "-P", "-c", _SUPERVISOR, "local", "serve", "--format", "json", *arguments],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

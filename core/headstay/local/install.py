@@ -14,8 +14,9 @@ from headstay.local import weights
 from headstay.local.device import Device, Facts, decide
 from headstay.local.home import Home
 from headstay.local.lock import Held, hold
+from headstay.local.log import Say
 from headstay.local.pins import MB, Plan, Step
-from headstay.local.pip_run import Say, environment, is_absent, masked, missing, run
+from headstay.local.pip_run import environment, is_absent, masked, missing, run
 
 WEIGHTS_ROOM = 500 * MB  # bytes for the converted weights, twice for a moment
 CHECK = "import torch, vllm.entrypoints.openai.api_server"
@@ -134,7 +135,7 @@ def _check_in_use(home: Home) -> None:
     if not (place / "pyvenv.cfg").is_file():
         raise ConfigError(f"{place}: this is no virtual environment, so it is not replaced; remove it")
     state = states.read(home)
-    if state is not None and (state.is_watched or state.is_orphaned):
+    if state is not None and state.is_alive:
         raise LocalError("a server runs in the environment that is to be replaced; end it with: headstay local stop")
 
 

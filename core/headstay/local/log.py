@@ -5,7 +5,11 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
+
+Say = Callable[[str], None]
+"""Told each line that is for people."""
 
 MARK = "--- headstay: start "  # begins the line that each start writes
 TAIL = 200_000  # bytes that are looked at

@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headstay.errors import LocalError
-from headstay.local.log import append
+from headstay.local.log import Say, append
 from headstay.local.pins import TORCH_SETTING
 from headstay.local.process import end_group, leaving_on_signals
-
-Say = Callable[[str], None]
 
 BEAT = 20.0  # seconds without a word after which one is said
 # The settings of pip that say where packages come from, and how. The others would put them elsewhere, hold ours to the

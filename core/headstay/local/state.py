@@ -57,6 +57,11 @@ class State:
         """Whether the server, or a process of it, still runs though its supervisor does not."""
         return self.server is not None and not self.is_watched and is_left(self.server)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is something that runs: the supervisor, or what it left."""
+        return self.is_watched or self.is_orphaned
+
 
 def read(home: Home) -> State | None:
     """Return what was written last, or None if there is nothing that can be read.

@@ -13,10 +13,10 @@ from headstay.local import state as states
 from headstay.local import warm as warming
 from headstay.local.home import Home
 from headstay.local.lock import Held, hold
-from headstay.local.log import turn_over
+from headstay.local.log import Say, turn_over
 from headstay.local.process import Process, end_group, is_running
 from headstay.local.state import State
-from headstay.local.watch import POLL, Patience, Say, Service, Supervisor
+from headstay.local.watch import POLL, Patience, Service, Supervisor
 
 
 def serve(home: Home, service: Service, say: Say, *, port: int | None = None, patience: Patience | None = None) -> None:
@@ -106,7 +106,7 @@ def stop(home: Home, *, patience: Patience | None = None) -> bool:
     """
     wait = patience or Patience()
     state = states.read(home)
-    if state is None or not (state.is_watched or state.is_orphaned):
+    if state is None or not state.is_alive:
         return False
     for number, seconds in ((signal.SIGTERM, wait.stop + wait.late), (signal.SIGKILL, 5.0)):
         if state.is_watched:

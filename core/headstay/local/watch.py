@@ -15,11 +15,9 @@ from headstay.local import state as states
 from headstay.local import warm as warming
 from headstay.local.client import Server, Traits
 from headstay.local.home import Home
-from headstay.local.log import MARK, append, keep_short, reason
+from headstay.local.log import MARK, Say, append, keep_short, reason
 from headstay.local.process import Process, identify, kill_rest, listens, on_signals, signal_group
 from headstay.local.state import Phase, State
-
-Say = Callable[[str], None]
 
 POLL = 0.1  # seconds between two looks at the child
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

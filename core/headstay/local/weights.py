@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from headstay.errors import ConfigError, LocalError
 from headstay.local.home import Home
-from headstay.local.pip_run import Say, missing, run
+from headstay.local.log import Say
+from headstay.local.pip_run import missing, run
 from headstay.local.profile import Model
 
 DEFAULT = "smollm2-135m-instruct"

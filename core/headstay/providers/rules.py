@@ -35,6 +35,7 @@ class CacheRules:
         max_markers: Explicit breakpoints a request may carry; 0 where there are none.
         ttls: Name to seconds of the times to live on offer.
         default_ttl: The name used when none is set; empty where it is not chosen per request.
+        unnamed_ttl_seconds: Seconds that a prefix lives where its TTL has no name here; infinite where none expires.
         read_multiplier: Price of a cached token relative to an uncached one.
         write_multipliers: Price of writing a token, by TTL name.
         step: Reported reads are rounded down to a multiple of this many tokens.
@@ -81,6 +82,7 @@ class CacheRules:
     message_parameters: tuple[str, ...] = ()
     images_rekey_messages: bool = False
     diagnoses: tuple[Wire, ...] = ()
+    unnamed_ttl_seconds: float = 300
     allowed_tools: bool = True
     tolerated_tokens: int = 2_000
     requests_per_minute: int = 0
@@ -98,8 +100,8 @@ class CacheRules:
         return whole if whole >= self.min_tokens else 0
 
     def ttl_seconds(self, ttl: str | None) -> float:
-        """Return the seconds of a TTL name, or of the default for None; without end where nothing expires by time."""
-        return math.inf if self.provider == "vllm" else self.ttls.get(ttl or self.default_ttl, 300)
+        """Return the seconds of a TTL name, or of the default for None."""
+        return self.ttls.get(ttl or self.default_ttl, self.unnamed_ttl_seconds)
 
 
 _SNAPSHOTS = ("", "-20[0-9][0-9][0-9][0-9][0-9][0-9]", "-latest", "-0")
@@ -272,6 +274,7 @@ VLLM = CacheRules(
     max_markers=0,
     ttls={},  # blocks are kept until others need their room, the one that was used longest ago first
     default_ttl="",
+    unnamed_ttl_seconds=math.inf,
     read_multiplier=0.0,
     step=16,  # --block-size; 16 on CUDA by default
     # A chat template decides what it takes. One leading system message, and no other, is what all of them take.

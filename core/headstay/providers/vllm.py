@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, cast
 
 from headstay.canonical import digest
@@ -34,6 +35,18 @@ def check_header(setting: str, name: object) -> None:
     """
     if not isinstance(name, str) or not _HEADER.fullmatch(name) or name.lower() in _TAKEN:
         raise ConfigError(f"{setting}={name!r}: give the name of a header, like X-Session-ID")
+
+
+@lru_cache(maxsize=64)
+def _rules(block: int, in_place_system: bool) -> CacheRules:
+    return replace(
+        VLLM,
+        min_tokens=block,
+        step=block,
+        in_place_system=in_place_system,
+        several_system=in_place_system,  # else tools that follow the system text would follow its values too
+        tolerated_tokens=max(_TOLERATED_BLOCKS * block, _LARGEST_DEFAULT),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +84,7 @@ class Engine:
     @property
     def rules(self) -> CacheRules:
         """The rules of every model that it serves."""
-        return replace(
-            VLLM,
-            min_tokens=self.block,
-            step=self.block,
-            in_place_system=self.in_place_system,
-            several_system=self.in_place_system,  # else tools that follow the system text would follow its values too
-            tolerated_tokens=max(_TOLERATED_BLOCKS * self.block, _LARGEST_DEFAULT),
-        )
+        return _rules(self.block, self.in_place_system)
 
     def salt(self, tenant: str | None) -> str | None:
         """Return the salt of a tenant, or None where there is one tenant only.
