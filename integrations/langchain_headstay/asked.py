@@ -15,6 +15,7 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage
 
 from headstay.canonical import meaning_text
+from headstay.semantic.forking import ForkedLock
 from headstay.semantic.request import AskedRequest, Role, Turn, opaque_in, read_settings
 from headstay.values import Declared, without_idle
 
@@ -32,6 +33,8 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
 }
 """By the type of a message, or by the role that a `ChatMessage` names."""
+_parsing = ForkedLock()
+"""CPython counts the depth of a syntax tree for all threads at once: two that parse together get a SystemError (3.11)."""
 _SAID = ("function_call", "refusal")
 """What of a reply's `additional_kwargs` is sent again; the rest is what the provider said beside it."""
 _TEXTS = ("text", "input_text", "output_text")
@@ -151,7 +154,8 @@ def _read_llm_string(llm_string: str) -> tuple[object, dict[str, Any], str]:
         known = {"id": known.get("id"), **kept}
     after = llm_string[end + len(_SPLIT) :]
     try:
-        pairs: Any = ast.literal_eval(after)
+        with _parsing:
+            pairs: Any = ast.literal_eval(after)
         given = {str(name): value for name, value in pairs if value is not None and name not in _NOT_SETTINGS}
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         given = {"call": after}  # as it is written: the same settings in another order are another request

@@ -1,6 +1,10 @@
 """How a request of LangChain is read: the same turns on both roads, and nothing that names a run."""
 
-from collections.abc import Callable
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -291,3 +295,34 @@ def test_structured_output_of_the_wrapper(gpt: Chat, cache: SemanticCache, desk:
             assert len(desk.exchanges) - before <= 1  # a class and its dictionary may be one request
     assert len(desk.exchanges) >= 2
     assert cache.metrics().misses.get("opaque_schema", 0) == 0
+
+
+@pytest.fixture
+def switching() -> Iterator[None]:
+    """Let the garbage collector run often, and another thread with each run."""
+
+    def give_way(*_: object) -> None:
+        time.sleep(0)
+
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.append(give_way)
+    gc.set_threshold(20)
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+    gc.set_threshold(*thresholds)
+    gc.callbacks.remove(give_way)
+
+
+@pytest.mark.usefixtures("switching")
+def test_threads_that_read_settings_at_once_all_read_them() -> None:
+    """CPython 3.11 raises SystemError where two threads parse together: "AST constructor recursion depth mismatch"."""
+    pairs = [(f"k{number}", {"a": [1, 2, {"b": number}]}) for number in range(30)]
+    text = '{"lc": 1, "type": "constructor", "id": ["x"], "kwargs": {}}---' + repr(pairs)
+
+    def read(_: int) -> list[AskedRequest]:
+        return [from_messages([HumanMessage("Hello!")], text, {}) for _ in range(10)]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [asked for several in pool.map(read, range(8)) for asked in several]
+    assert found == [found[0]] * 80
