@@ -34,7 +34,7 @@ _ROLES: dict[str, Role] = {
 }
 """By the type of a message, or by the role that a `ChatMessage` names."""
 _parsing = ForkedLock()
-"""CPython counts the depth of a syntax tree for all threads at once: two that parse together get a SystemError (3.11)."""
+"""CPython 3.11 counts a syntax tree's depth for all threads at once: two that parse together get a SystemError."""
 _SAID = ("function_call", "refusal")
 """What of a reply's `additional_kwargs` is sent again; the rest is what the provider said beside it."""
 _TEXTS = ("text", "input_text", "output_text")
