@@ -23,19 +23,18 @@ from headstay.flow import Flow, OnBreak, Settings, Verify
 from headstay.headstore import HeadStore
 from headstay.ledger import Ledger
 from headstay.slots import Slot
+from headstay.streams import afirst_within, first_within
 from headstay.values import Declared
 from langchain_headstay.identity import Binding, Tail, Tenant, calling, remember, with_run_id
 from langchain_headstay.reported import watch_clients
 from langchain_headstay.templates import TemplateLike, read_templates
 from langchain_headstay.ticket import (
     Ticket,
-    afirst_within,
     arrange_messages,
     arrange_payload,
     beside,
     builds_payload,
     call_under_way,
-    first_within,
     model_name,
     rules_of,
     under_way,

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from headstay.semantic.answer import Answer
 from headstay.semantic.lookup import Lookup
+from headstay.semantic.pieces import pieces_of_text
 from langchain_headstay.asked import OWN
 
 _FINISHES = ("stop_reason", "finish_reason", "done_reason", "stopReason", "status")
@@ -25,8 +26,6 @@ _PARSED = "parsed"
 _REASONING = ("thinking", "redacted_thinking", "reasoning")
 _TEXTS = ("text", "output_text", "refusal")
 _KEPT_FIELDS = ("content", "name", "tool_calls", "invalid_tool_calls")
-_PIECE = 24
-"""Characters of a replayed chunk, about as many as five tokens have; it ends with a word."""
 
 
 def answer_of(generations: Sequence[Generation]) -> Answer:
@@ -113,13 +112,13 @@ def chunks_of(message: AIMessage) -> Iterator[ChatGenerationChunk]:
 def _content_pieces(content: str | list[str | dict[Any, Any]]) -> Iterator[Any]:
     """Cut a content into parts that LangChain adds up to it again; blocks by their index."""
     if isinstance(content, str):
-        yield from _pieces(content)
+        yield from pieces_of_text(content)
         return
     for index, block in enumerate(content):
         if isinstance(block, str):
             yield [block]
             continue
-        texts = list(_pieces(block["text"])) if block.get("type") == "text" else []
+        texts = list(pieces_of_text(block["text"])) if block.get("type") == "text" else []
         yield [{**block, **({"text": texts[0]} if texts else {}), "index": index}]
         yield from ([{"type": "text", "text": text, "index": index}] for text in texts[1:])
 
@@ -129,7 +128,7 @@ def pieces_of(value: Any) -> Iterator[Any]:
     if isinstance(value, AIMessage):
         yield from (chunk.message for chunk in chunks_of(value))
     elif isinstance(value, str) and value:
-        yield from _pieces(value)
+        yield from pieces_of_text(value)
     elif type(value) is dict:
         yield AddableDict(cast("dict[str, Any]", value))
     else:
@@ -192,16 +191,3 @@ def _refused(message: BaseMessage) -> bool:
     """Whether a block of the content is a refusal."""
     blocks = message.content if isinstance(message.content, list) else []
     return any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Cut a text into pieces that end with a blank."""
-    start = 0
-    while len(text) - start > _PIECE:
-        end = text.find(" ", start + _PIECE)
-        if end < 0:
-            break
-        yield text[start : end + 1]
-        start = end + 1
-    if text[start:]:
-        yield text[start:]

@@ -5,9 +5,8 @@ stream, in `BaseChatOpenAI` the response of the Responses API, which its client 
 """
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from functools import lru_cache, partial
 from types import new_class
 from typing import Any, cast, get_origin
@@ -15,8 +14,8 @@ from typing import Any, cast, get_origin
 from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
+from headstay import told
 from headstay.call import Call
-from headstay.diagnosis import read_diagnosis
 
 _CLIENTS = ("root_client", "root_async_client")
 _ENDS = ("response.completed", "response.incomplete")
@@ -39,59 +38,31 @@ def may_diagnose(kind: type) -> bool:
 
 def note_result(call: Call, result: ChatResult) -> None:
     """Take what a whole reply says of itself, and leave of it in the reply only what the application asked for."""
-    told = result.llm_output or {}
+    said = result.llm_output or {}
     if call.wire == "anthropic-messages":
         if call.diagnosed:
-            _note_message(call, told)
-        if call.asked and "diagnostics" in told:
-            told["diagnostics"] = None  # as it is where nobody asks
+            told.note_message(call, said)
+        if call.asked and "diagnostics" in said:
+            said["diagnostics"] = None  # as it is where nobody asks
         return
     message = result.generations[0].message if result.generations else None
-    _note_served(call, message.response_metadata if message is not None and not told else told)
+    told.note_served(call, message.response_metadata if message is not None and not said else said)
 
 
 def note_chunk(call: Call, chunk: ChatGenerationChunk) -> None:
     """Take what a piece of a stream says of the reply."""
     if call.wire == "anthropic-messages":
         return
-    for told in (chunk.generation_info, chunk.message.response_metadata):
-        if told:
-            _note_served(call, told)
+    for said in (chunk.generation_info, chunk.message.response_metadata):
+        if said:
+            told.note_served(call, said)
 
 
 def note_start(call: Call, message: Any) -> None:
     """Take what the message of Anthropic's `message_start` says."""
     if call.diagnosed:
         diagnostics = getattr(message, "diagnostics", None)
-        _note_message(call, {"id": getattr(message, "id", ""), "diagnostics": diagnostics})
-
-
-def _note_message(call: Call, told: Mapping[str, Any]) -> None:
-    word, missed, reusable = read_diagnosis(_plain(told.get("diagnostics")))
-    call.reply = replace(call.reply, id=_text(told.get("id")), word=word, missed=missed, reusable=reusable)
-
-
-def _note_served(call: Call, told: Mapping[str, Any]) -> None:
-    fingerprint, tier = _text(told.get("system_fingerprint")), _text(told.get("service_tier"))
-    name = _text(told.get("id")) if call.diagnosed else ""
-    if fingerprint or tier or name:
-        known = call.reply
-        call.reply = replace(
-            known, id=name or known.id, fingerprint=fingerprint or known.fingerprint, tier=tier or known.tier
-        )
-
-
-def _note_response(call: Call, response: Any) -> None:
-    word, missed, reusable = read_diagnosis(_plain(getattr(response, "prompt_cache_diagnostics", None)))
-    call.reply = replace(call.reply, word=word, missed=missed, reusable=reusable)
-
-
-def _plain(value: Any) -> object:
-    return value.model_dump() if hasattr(value, "model_dump") else value
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+        told.note_message(call, {"id": getattr(message, "id", ""), "diagnostics": diagnostics})
 
 
 def watch_clients(kind: type[BaseChatModel], current: Callable[[], Call | None]) -> None:
@@ -141,7 +112,7 @@ def _post(post: Callable[..., Any], current: Callable[[], Call | None], path: st
 
 def _noted(call: Call, answer: Any) -> Any:
     with suppress(Exception):  # the host reads it after us, and meets the same problem
-        _note_response(call, answer.parse() if hasattr(answer, "http_response") else answer)
+        told.note_response(call, answer.parse() if hasattr(answer, "http_response") else answer)
     return answer
 
 
@@ -170,4 +141,4 @@ def _seen_stream(kind: Any, call: Call) -> Any:
 
 def _note_event(call: Call, event: Any) -> None:
     if getattr(event, "type", "") in _ENDS:
-        _note_response(call, getattr(event, "response", None))
+        told.note_response(call, getattr(event, "response", None))

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from itertools import takewhile
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
@@ -28,6 +28,7 @@ from headstay.ledger.usage import Usage, from_langchain
 from headstay.prompt import Prompt, Wire
 from headstay.providers.rules import CacheRules, find_rules
 from headstay.providers.vllm import Engine
+from headstay.streams import afirst_within, first_within
 from headstay.wires import parse
 from langchain_headstay.acting import Acting, acting_for
 from langchain_headstay.identity import Binding, caller_config, tail_of, tenant_of, thread_of
@@ -36,8 +37,6 @@ from langchain_headstay.reported import may_diagnose, note_chunk, note_result, n
 _ENDPOINTS = ("anthropic_api_url", "openai_api_base", "azure_endpoint", "base_url", "endpoint_url")
 _NAMES = ("model", "model_name", "model_id", "deployment_name")
 _under_way: ContextVar["Ticket | None"] = ContextVar("headstay_ticket", default=None)
-
-Chunk = TypeVar("Chunk")
 
 
 class Ticket:
@@ -152,32 +151,6 @@ def call_under_way() -> Call | None:
     """Return the call whose request this context is sending."""
     ticket = _under_way.get()
     return None if ticket is None else ticket.call
-
-
-def first_within(held: AbstractContextManager[None], chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Hand on a stream. The request is built before the first chunk comes: until then a context is held.
-
-    Not longer: a context variable that is set across a `yield` would be seen by the consumer.
-    """
-    with held:
-        first = next(chunks, None)
-    if first is not None:
-        yield first
-        yield from chunks
-
-
-async def afirst_within(held: AbstractContextManager[None], chunks: AsyncIterator[Chunk]) -> AsyncGenerator[Chunk]:
-    """Do what `first_within` does; when it is closed early, so is the stream below."""
-    try:
-        with held:
-            first = await anext(chunks, None)
-        if first is not None:
-            yield first
-            async for chunk in chunks:
-                yield chunk
-    finally:
-        if isinstance(chunks, AsyncGenerator):
-            await cast("AsyncGenerator[Chunk]", chunks).aclose()
 
 
 def builds_payload(model: BaseChatModel) -> bool:
