@@ -2,13 +2,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# LlamaIndex's packages beside SDKs newer than they allow.
+NEWEST := tests/llamaindex/pins_newest_sdks.txt
 # The environment is made again whenever its pins change.
-PINS := $(shell cat pyproject.toml constraints.txt core/headstay/_version.py | sha256sum | cut -c1-16)
+PINS := $(shell cat pyproject.toml constraints.txt $(NEWEST) core/headstay/_version.py | sha256sum | cut -c1-16)
 DEMO_STAMP := $(VENV)/.demo-$(PINS)
 DEV_STAMP := $(VENV)/.dev-$(PINS)
+# A second one holds LlamaIndex with the SDKs that it works with, and no LangChain.
+LLAMA_VENV ?= .venv-llama
+LLAMA_BIN := $(LLAMA_VENV)/bin
+LLAMA_PINS := $(shell cat pyproject.toml tests/llama/pins.txt core/headstay/_version.py | sha256sum | cut -c1-16)
+LLAMA_STAMP := $(LLAMA_VENV)/.made-$(LLAMA_PINS)
+LLAMA_EXTRAS := emulator,semantic,llama-index-openai,llama-index-anthropic
 JOBS ?= 2
 
-.PHONY: setup demo demo-local test check tests test-local bench bench-local docs clean
+.PHONY: setup demo demo-local test check tests test-llama test-local bench bench-local docs clean
 
 setup: $(DEV_STAMP)
 
@@ -20,6 +28,13 @@ $(DEMO_STAMP):
 
 $(DEV_STAMP): $(DEMO_STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(NEWEST)
+	touch $@
+
+$(LLAMA_STAMP):
+	rm -rf $(LLAMA_VENV)
+	$(PYTHON) -m venv $(LLAMA_VENV)
+	$(LLAMA_BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/llama/pins.txt -e ".[$(LLAMA_EXTRAS)]"
 	touch $@
 
 demo: $(DEMO_STAMP)
@@ -44,6 +59,9 @@ check: $(DEV_STAMP)
 tests: $(DEV_STAMP)
 	$(BIN)/pytest -n $(JOBS)
 
+test-llama: $(LLAMA_STAMP)
+	$(LLAMA_BIN)/pytest -n $(JOBS) tests/llamaindex tests/llama
+
 # Real vLLM, in .local/ as above.
 test-local: $(DEV_STAMP)
 	$(BIN)/pytest tests/local
@@ -59,4 +77,4 @@ docs: $(DEV_STAMP)
 	$(BIN)/pytest -n $(JOBS) tests/docs
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LLAMA_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

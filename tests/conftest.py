@@ -1,19 +1,24 @@
-"""What the tests share: one emulator that forgets between tests, and chat models of each wire that talk to it."""
+"""What the tests share: one emulator that forgets between tests, and chat models of each wire that talk to it.
 
+The fixtures that make LangChain's models import it themselves: some tests run where it is not installed.
+"""
+
+import asyncio
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from langchain_anthropic import ChatAnthropic
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_openai import ChatOpenAI
 
 from headstay import Ledger
 from headstay.emulator import Emulator, ManualClock, serve
-from langchain_headstay import CacheAwareChatModel, cache_aware
+
+if TYPE_CHECKING:
+    from langchain_anthropic import ChatAnthropic
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+    from langchain_openai import ChatOpenAI
 
 # A loaded machine is no fault of the code.
 settings.register_profile("headstay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,6 +27,12 @@ settings.load_profile("headstay")
 WIRES = ("anthropic-messages", "openai-chat", "openai-responses")
 # About 1,900 tokens: enough for every minimum of the models used here (512 and 1,024).
 POLICY = "\n".join(f"Rule {number}: answer questions on topic {number} briefly and kindly." for number in range(150))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_loop_of_the_thread() -> None:
+    """Be as after `asyncio.run`: LlamaIndex would make a loop for the thread in methods without async, and leave it."""
+    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session")
@@ -42,10 +53,11 @@ def server(shared_server: Emulator) -> Emulator:
 
 
 @pytest.fixture
-def claude_chat(server: Emulator) -> Callable[..., ChatAnthropic]:
+def claude_chat(server: Emulator) -> "Callable[..., ChatAnthropic]":
     """Make a ChatAnthropic; claude-sonnet-4-6 takes no system message in place, claude-opus-5-5 does."""
+    from langchain_anthropic import ChatAnthropic
 
-    def make(model: str = "claude-sonnet-4-6", **settings: Any) -> ChatAnthropic:
+    def make(model: str = "claude-sonnet-4-6", **settings: Any) -> "ChatAnthropic":
         return ChatAnthropic(
             **{"model": model, "api_key": "key-a", "base_url": server.base_url, "max_retries": 0, **settings}
         )
@@ -54,10 +66,11 @@ def claude_chat(server: Emulator) -> Callable[..., ChatAnthropic]:
 
 
 @pytest.fixture
-def gpt_chat(server: Emulator) -> Callable[..., ChatOpenAI]:
+def gpt_chat(server: Emulator) -> "Callable[..., ChatOpenAI]":
     """Make a ChatOpenAI; gpt-5.4 has no breakpoints, gpt-5.6-terra has."""
+    from langchain_openai import ChatOpenAI
 
-    def make(model: str = "gpt-5.6-terra", **settings: Any) -> ChatOpenAI:
+    def make(model: str = "gpt-5.6-terra", **settings: Any) -> "ChatOpenAI":
         defaults = {"use_responses_api": False, "stream_usage": True}
         return ChatOpenAI(
             **{
@@ -80,11 +93,11 @@ def wire(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def chat(
-    wire: str, claude_chat: Callable[..., ChatAnthropic], gpt_chat: Callable[..., ChatOpenAI]
-) -> Callable[..., BaseChatModel]:
+    wire: str, claude_chat: "Callable[..., ChatAnthropic]", gpt_chat: "Callable[..., ChatOpenAI]"
+) -> "Callable[..., BaseChatModel]":
     """Make a bare model of the wire under test."""
 
-    def make(**settings: Any) -> BaseChatModel:
+    def make(**settings: Any) -> "BaseChatModel":
         if wire == "anthropic-messages":
             return claude_chat(**settings)
         return gpt_chat(**{"use_responses_api": wire == "openai-responses", **settings})
@@ -93,10 +106,11 @@ def chat(
 
 
 @pytest.fixture(params=["copy", "wrapper"])
-def aware(request: pytest.FixtureRequest) -> Callable[..., BaseChatModel]:
+def aware(request: pytest.FixtureRequest) -> "Callable[..., BaseChatModel]":
     """Make a model cache-aware, in each of the two forms."""
+    from langchain_headstay import CacheAwareChatModel, cache_aware
 
-    def make(model: BaseChatModel, **settings: Any) -> BaseChatModel:
+    def make(model: "BaseChatModel", **settings: Any) -> "BaseChatModel":
         quiet = {"on_break": "record", **settings}
         return cache_aware(model, **quiet) if request.param == "copy" else CacheAwareChatModel(model, **quiet)
 
@@ -141,10 +155,13 @@ def _head(body: Any) -> tuple[Any, Any]:
 
 
 @pytest.fixture
-def talk() -> Callable[..., list[BaseMessage]]:
+def talk() -> "Callable[..., list[BaseMessage]]":
     """Say one thing in a conversation that the client holds: system text, history, question; the reply is appended."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-    def say(model: Any, system: str | None, history: list[BaseMessage], text: str, **config: Any) -> list[BaseMessage]:
+    def say(
+        model: Any, system: str | None, history: "list[BaseMessage]", text: str, **config: Any
+    ) -> "list[BaseMessage]":
         history.append(HumanMessage(text))
         head: list[BaseMessage] = [] if system is None else [SystemMessage(system)]
         reply = model.invoke([*head, *history], config or None)

@@ -1,0 +1,121 @@
+"""What an instrumented LLM knows beyond its class, and how a request of its is prepared."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from headstay.call import Call
+from headstay.errors import ConfigError
+from headstay.flow import Flow
+from headstay.prompt import Wire
+from headstay.providers.vllm import Engine
+from headstay.semantic.cache import Cache
+from llama_index_headstay.identity import Named, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What an instrumented LLM knows.
+
+    Attributes:
+        flow: Prepares and completes its calls.
+        tenant: The tenant, or how to find it.
+        tail: Per-call text, or how to find it.
+        engine: The vLLM server it calls, if it calls one.
+        semantic: The semantic cache that answers its calls, or None.
+        tail_affects_answer: Whether another tail can make another answer.
+        plain: Endpoints that refused to be asked for the usage of a stream; they are not asked again.
+    """
+
+    flow: Flow
+    tenant: Named = None
+    tail: Named = None
+    engine: Engine | None = None
+    semantic: Cache | None = None
+    tail_affects_answer: bool = True
+    plain: set[str] = field(default_factory=set[str], compare=False)
+
+    def names(self) -> "Names":
+        """Ask the application, in the context of the call, who it is for and what its tail is."""
+        try:
+            return Names(name_of("tenant", self.tenant), name_of("tail", self.tail) or "")
+        except ConfigError as problem:
+            return Names(problem=problem)
+
+    def prepare(
+        self,
+        body: Mapping[str, Any],
+        wire: Wire,
+        *,
+        names: "Names",
+        tail: str = "",
+        replies: Sequence[object] = (),
+        endpoint: str = "",
+        diagnoses: bool = False,
+    ) -> Call:
+        """Arrange one request.
+
+        Args:
+            body: As the host built it, without what headstay put on its messages.
+            wire: Its wire format.
+            names: Who it is for, and the application's own tail.
+            tail: Per-call text that the messages bore.
+            replies: For each reply in its history, what was kept on it.
+            endpoint: The base URL it goes to.
+            diagnoses: Whether whoever takes it may know the provider's request for a diagnosis.
+
+        Raises:
+            PrefixBreak: Only with `on_break="raise"`.
+        """
+        if names.problem is not None:
+            return self._unasked(body, wire, names.problem)
+        return self.flow.prepare(
+            body,
+            wire=wire,
+            endpoint=endpoint,
+            tenant=names.tenant,
+            tail="\n\n".join(text for text in (names.tail, tail) if text),
+            replies=replies,
+            diagnoses=diagnoses,
+            engine=self.engine,
+        )
+
+    def pass_on(self, body: Mapping[str, Any], wire: Wire, reason: str, *, names: "Names") -> Call:
+        """Let a request go out as the application made it, and keep the reason."""
+        if names.problem is not None:
+            return self._unasked(body, wire, names.problem)
+        return self.flow.passed(body, wire, reason, tenant=names.tenant, engine=self.engine)
+
+    def _unasked(self, body: Mapping[str, Any], wire: Wire, problem: ConfigError) -> Call:
+        """Send the application's own request; what its callable said goes into the log and not into the ledger.
+
+        On a vLLM server it is kept apart: with its tenant, or from all others where that is what is not known (I9
+        comes before I8).
+        """
+        words = f": {problem.__cause__}" if problem.__cause__ else ""
+        self.flow.say(f"sent unchanged and unverified: {problem}{words}")
+        sent = dict(body)
+        if self.engine is not None:
+            try:
+                tenant = name_of("tenant", self.tenant)
+            except ConfigError:
+                tenant = f"unknown-{uuid4().hex}"
+            sent = self.engine.with_salt(body, tenant)
+        return Call(sent, wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the application said of one call.
+
+    Attributes:
+        tenant: Whose call it is, or None.
+        tail: Its per-call text, or empty.
+        problem: Why that is not known, or None.
+    """
+
+    tenant: str | None = None
+    tail: str = ""
+    problem: ConfigError | None = None
