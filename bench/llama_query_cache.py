@@ -24,15 +24,13 @@ from typing import Any
 
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.llms.openai_like import OpenAILike
-from pydantic import PrivateAttr
 
 from headstay import __version__
 from headstay.emulator import Reply, serve
-from headstay.semantic import Cache, MiniLM
+from headstay.semantic import Cache
 from ledger import machine
-from llama_index_headstay import SemanticCacheQueryEngine
+from llama_index_headstay import BundledEmbedding, SemanticCacheQueryEngine
 from llama_index_headstay.query_identity import read_engine
 
 DATA = Path(__file__).parent / "data" / "llama_query_cache.json"
@@ -41,7 +39,6 @@ SHARES = {
     "reworded": "close rewordings",
     "reworded_freely": "free rewordings",
     "different": "different questions",
-    "different_and_hit": "different, known to hit",
 }
 
 
@@ -62,21 +59,6 @@ class Timing:
     queries: int
     p50: float
     p95: float
-
-
-class Bundled(BaseEmbedding):
-    """The bundled embedder for LlamaIndex's index."""
-
-    _embedder: MiniLM = PrivateAttr(default_factory=MiniLM)
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return [float(number) for number in self._embedder.embed([text])[0]]
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
 
 
 def respond(_: str, body: Mapping[str, Any]) -> Reply:
@@ -143,7 +125,7 @@ def main() -> int:
     options = parser.parse_args()
     data = json.loads(DATA.read_text(encoding="utf-8"))
     documents = [Document(text=one["text"], doc_id=one["id"]) for one in data["documents"]]
-    index = VectorStoreIndex.from_documents(documents, embed_model=Bundled())
+    index = VectorStoreIndex.from_documents(documents, embed_model=BundledEmbedding())
     with serve(responder=respond, record=False) as desk:
         llm = OpenAILike(model="gpt-5.4", api_key="none", api_base=desk.openai_url, is_chat_model=True)
         inner = index.as_query_engine(llm=llm)

@@ -11,8 +11,8 @@ from headstay.semantic.embedder_minilm import MiniLM
 class BundledEmbedding(BaseEmbedding):
     """MiniLM-L6 as a LlamaIndex embedding model; about 4 ms for a short English text on one core.
 
-    It needs the extra `semantic`. A text of more than 256 tokens is an error, for nothing is cut: make smaller nodes, as
-    with `SentenceSplitter(chunk_size=200, chunk_overlap=20)`.
+    It needs the extra `semantic`. A text of more than 256 tokens raises `EmbedderError`, for nothing is cut: make
+    smaller nodes, as with `SentenceSplitter(chunk_size=200, chunk_overlap=20)`.
     """
 
     _embedder: MiniLM = PrivateAttr(default_factory=MiniLM)

@@ -26,6 +26,9 @@ from headstay.semantic.lookup import Lookup
 ChatMethod = Literal["chat", "stream_chat", "achat", "astream_chat"]
 CompletionMethod = Literal["complete", "stream_complete", "acomplete", "astream_complete"]
 
+_DEAF = ("openinference.", "llama_index_instrumentation.", "llama_index_headstay.")
+"""Modules of handlers that make nothing of our event: OpenInference reads the attributes of the span instead."""
+
 _SPAN_MODULE = "opentelemetry.trace"
 
 dispatcher = get_dispatcher(__name__)
@@ -79,13 +82,24 @@ def report(lookup: Lookup, *, threshold: float | None = None) -> None:
         entry=None if lookup.entry is None else lookup.entry.id,
         tokens_saved=0 if answer is None else answer.input_tokens + answer.output_tokens,
     )
-    dispatcher.event(event)
+    if _is_heard():
+        dispatcher.event(event)
     tracing: Any = sys.modules.get(_SPAN_MODULE)  # who did not import it traces nothing
     if tracing is not None:
         said = event.model_dump(exclude={"timestamp", "id_", "span_id", "tags", "class_name"})
         given = {f"headstay.cache.{name}": value for name, value in said.items() if value is not None}
         given.pop("headstay.cache.class_name", None)
         tracing.get_current_span().set_attributes(given)
+
+
+def _is_heard() -> bool:
+    """Whether somebody listens who may know our event; OpenInference logs a warning for each one it does not know."""
+    at: Any = dispatcher
+    while at is not None:
+        if any(not type(handler).__module__.startswith(_DEAF) for handler in at.event_handlers):
+            return True
+        at = at.parent if at.propagate else None
+    return False
 
 
 def served_chat(

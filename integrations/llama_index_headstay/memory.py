@@ -1,7 +1,7 @@
 """A chat memory whose history stays the same from turn to turn: it is cut rarely, and what is recalled stands last."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ContentBlock, MessageRole, TextBlock
@@ -12,9 +12,10 @@ from llama_index.core.prompts import RichPromptTemplate
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from llama_index_headstay.chat_prompt import last_human
 from llama_index_headstay.memory_blocks import Remembered, as_text, place, turn_of
 from llama_index_headstay.memory_flush import exchange_starts, flush_count
-from llama_index_headstay.tail import without_tail
+from llama_index_headstay.tail import tail_texts, with_tail, without_tail
 
 _RATIO = 0.7
 
@@ -41,6 +42,7 @@ class SteppedMemory(Memory):
     """
 
     _turn: tuple[ChatMessage | str | None, Remembered] | None = PrivateAttr(default=None)
+    _supplied: tuple[ChatMessage, list[str]] | None = PrivateAttr(default=None)
 
     @classmethod
     def class_name(cls) -> str:
@@ -128,9 +130,15 @@ class SteppedMemory(Memory):
     ) -> list[ChatMessage]:
         """Return the history, with what the memory blocks recall for this turn."""
         history = await self.sql_store.get_messages(self.session_id, status=MessageStatus.ACTIVE)
+        question = self._as_stored((input.content or "") if isinstance(input, ChatMessage) else input)
+        placed = await self._with_recalled(history, question, block_kwargs)
+        return self._with_supplied(history, placed) if turn_of(history, question, begun=True) >= 0 else placed
+
+    async def _with_recalled(
+        self, history: list[ChatMessage], question: str | None, block_kwargs: Mapping[str, Any]
+    ) -> list[ChatMessage]:
         if not self._blocks:
             return history
-        question = (input.content or "") if isinstance(input, ChatMessage) else input
         asked = turn_of(history, question, begun=self._turn is not None and self._turn[0] in history)
         turn = question if asked < 0 else history[asked].model_copy(deep=True)  # an agent may write its state into it
         if self._turn is None or self._turn[0] != turn:
@@ -150,12 +158,13 @@ class SteppedMemory(Memory):
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Replace the history."""
-        self._turn = None
+        self._turn = self._supplied = None
+        self._begin(*messages[-1:])
         await super().aset([without_tail(message) for message in messages])
 
     async def areset(self, status: MessageStatus | None = None) -> None:
         """Forget the history."""
-        self._turn = None
+        self._turn = self._supplied = None
         await super().areset(status)
 
     @property
@@ -164,9 +173,31 @@ class SteppedMemory(Memory):
         return cast("list[BaseMemoryBlock[Any]]", held)
 
     def _begin(self, *messages: ChatMessage) -> None:
-        """Begin a turn with a human message."""
-        if any(message.role == MessageRole.USER for message in messages):
-            self._turn = None
+        """Begin a turn with a human message, and keep the text it bears for as long as the turn goes on."""
+        said = [message for message in messages if message.role == MessageRole.USER]
+        if said:
+            texts = tail_texts(said)
+            self._turn, self._supplied = None, (without_tail(said[-1]), texts) if texts else None
+
+    def _as_stored(self, question: str | None) -> str | None:
+        """Return a question as it was stored: an agent asks with all the text of the message that it was given."""
+        if self._supplied is None:
+            return question
+        stored, texts = self._supplied
+        whole = stored
+        for text in texts:
+            whole = with_tail(whole, text)
+        return (stored.content or "") if question == whole.content else question
+
+    def _with_supplied(self, history: Sequence[ChatMessage], placed: list[ChatMessage]) -> list[ChatMessage]:
+        """Put the text that the application supplied with this turn's message back behind it."""
+        stored, asked = last_human(history), last_human(placed)
+        if self._supplied is None or stored < 0 or history[stored] != self._supplied[0]:
+            return placed
+        message = placed[asked]
+        for text in self._supplied[1]:
+            message = with_tail(message, text)
+        return [*placed[:asked], message, *placed[asked + 1 :]]
 
     async def _recall(
         self, history: list[ChatMessage], question: str | None, block_kwargs: Mapping[str, Any]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine, SimpleChatEngine
 from llama_index.core.memory import InsertMethod, StaticMemoryBlock
 from llama_index.core.tools import FunctionTool
@@ -15,6 +16,7 @@ from tests.llamaindex.memory_bench import Diary, Remember, close, words
 from headstay.emulator import Emulator
 from llama_index_headstay.chat_engines import prefix_safe
 from llama_index_headstay.memory import SteppedMemory
+from llama_index_headstay.tail import with_tail
 
 TAIL = "\n\n<memory>\n<diary>\n{}\n</diary>\n</memory>"
 SEATS = "How many seats_left?"
@@ -170,3 +172,20 @@ async def test_a_condensed_question_sees_it_without_any_mark(shop: Shop, remembe
     assert shop.sent(0) == [("user", f"Condense user: {TAIL.format('tea')} with Hello?")]
     assert all("tail_blocks" not in text for at in range(4) for _, text in shop.sent(at))
     assert shop.sent(3)[-1][1].startswith("And now?" + TAIL.format("tea") + "\n\nFor this question:\n")
+
+
+@pytest.mark.parametrize("recalls", [True, False])
+async def test_text_for_one_call_that_an_agent_is_given_is_sent_in_each_step_and_not_stored(
+    recalls: bool, tools: Shop, remember: Remember
+) -> None:
+    memory = remember(*([Diary(pages=["tea", "milk"])] if recalls else []))
+    agent = FunctionAgent(tools=[FunctionTool.from_defaults(seats_left)], llm=tools.model(), system_prompt="Be kind.")
+    await agent.run(user_msg=with_tail(ChatMessage(content=SEATS), "Found: a page"), memory=memory)
+    steps = len(tools.desk.exchanges)
+    assert steps > 1
+    for at in range(steps):
+        assert str(messages(tools, at)).count("Found: a page") == 1
+        assert str(messages(tools, at)).count("<diary>") == int(recalls)
+    assert all("Found" not in str(message.content) for message in await memory.aget_all())
+    await agent.run("Thanks!", memory=memory)
+    assert "Found: a page" not in str(messages(tools, -1))

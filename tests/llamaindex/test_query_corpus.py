@@ -6,31 +6,15 @@ from typing import Any
 
 import pytest
 from llama_index.core import Document, VectorStoreIndex
-from llama_index.core.base.embeddings.base import BaseEmbedding
-from pydantic import PrivateAttr
 
 from headstay.emulator import Emulator
-from headstay.semantic import Cache, MiniLM
+from headstay.semantic import Cache
+from llama_index_headstay.embedding import BundledEmbedding
 from llama_index_headstay.query_engine import SemanticCacheQueryEngine
 
 DATA = json.loads((Path(__file__).parents[2] / "bench" / "data" / "llama_query_cache.json").read_text(encoding="utf-8"))
 NOT_NEAR_ENOUGH = 4
 """Of the twenty close rewordings, as measured: they lie below 0.92."""
-
-
-class Bundled(BaseEmbedding):
-    """The bundled embedder for LlamaIndex's index."""
-
-    _embedder: MiniLM = PrivateAttr(default_factory=MiniLM)
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return [float(number) for number in self._embedder.embed([text])[0]]
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +24,7 @@ def corpus() -> VectorStoreIndex:
 
 def build(documents: list[dict[str, str]]) -> VectorStoreIndex:
     held = [Document(text=one["text"], doc_id=one["id"], metadata={"file": f"{one['id']}.md"}) for one in documents]
-    return VectorStoreIndex.from_documents(held, embed_model=Bundled())
+    return VectorStoreIndex.from_documents(held, embed_model=BundledEmbedding())
 
 
 @pytest.fixture

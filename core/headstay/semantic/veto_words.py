@@ -103,6 +103,7 @@ OPPOSITES = (
     "input|output",
     "internal|external",
     "domestic local|international foreign abroad overseas",
+    "weekday workday|weekend",
     "public|private",
     "open|closed",
     "always|never",
