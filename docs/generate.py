@@ -22,6 +22,7 @@ PACKAGES = (
     "headstay",
     "langchain_headstay",
     "langgraph_headstay",
+    "llama_index_headstay",
     "pytest_headstay",
     "headstay.semantic",
     "headstay.ledger",
@@ -74,7 +75,7 @@ def _rule_row(row: CacheRules, models: str) -> list[str]:
 
 def _vllm_row() -> list[str]:
     """The row of vLLM, where the server decides what elsewhere the model does."""
-    row = _rule_row(rules.VLLM, "any model of `ChatLocal` (vLLM)")
+    row = _rule_row(rules.VLLM, "any model on vLLM (`ChatLocal`, `OpenAILike`)")
     row[1] = row[6] = "a block"
     row[9] = "if its template does"
     return row

@@ -45,10 +45,10 @@ _DATES = (
 )
 _EAST_ASIAN_DATE = r"(?<!\d)\d{4} ?[年년] ?\d{1,2} ?[月월] ?\d{1,2} ?[日일]"
 _AT = r"(?:T|,? at |,? um |,? à |,? a las |,? )"
-_REQUEST = (
-    r"(?:request|session|trace|run|correlation|invocation|execution|conversation|thread|nonce|salt|build)"
-    r"(?:[-_ ]?(?:id|token|key|no\.?|number))?"
-)
+_RUN = r"(?:request|session|trace|run|correlation|invocation|execution|conversation|thread|nonce|salt|build)"
+_PART = r"[^\s'\"(),;/]"
+# As the standard library and others name temporary files; a fixed name, such as /tmp/plot.png, stays.
+_TEMPORARY = rf"/(?:tmp|var/tmp)/(?:{_PART}+/)*(?:tmp[a-z0-9_]{{8}}(?!\w)|{_PART}*\d{{4}}|(?=[a-f]*\d)[0-9a-f]{{8}})"
 _PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("address", re.compile(r"<[^<>\n]{0,40}(?:<[^<>\n]{1,20}>)?[^<>\n]{0,80} at 0x[0-9a-fA-F]{5,16}>")),
     ("address", re.compile(r"\bat 0x[0-9a-fA-F]{5,16}\b|\b0x[0-9a-f]{9,16}\b")),
@@ -61,9 +61,16 @@ _PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ),
     ("date", re.compile(rf"(?<![\w.-])(?:{'|'.join(_DATES)})(?!\w|[.:-]\d)|{_EAST_ASIAN_DATE}")),
     ("id", re.compile(r"(?<![\w-])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![\w-])")),
-    ("id", re.compile(rf"(?i:\b{_REQUEST}\W{{1,4}})(?P<found>(?=[\w-]*\d)[0-9A-Za-z][\w-]{{4,}})")),
+    (
+        "id",
+        re.compile(
+            rf"(?i:\b{_RUN}(?:[-_ ]?(?:id|token|key)\W{{1,4}}|(?:[-_ ]?(?:no\.?|number))? ?[:=#] ?))"
+            r"(?P<found>(?=[\w-]*\d)[0-9A-Za-z][\w-]{4,})"
+        ),
+    ),
+    ("id", re.compile(rf"(?i:\b{_RUN} )(?P<found>(?P<random>[0-9A-Za-z]{{5,}}))(?![\w-])")),
     ("id", re.compile(r"(?<![\w./-])(?:[A-Za-z]{2,12}[-_])?(?P<random>[0-9A-Za-z]{12,64})(?![\w/-])")),
-    ("temporary_path", re.compile(r"(?<![\w.])/(?:tmp|var/tmp|var/folders)/[^\s'\"(),;]+")),
+    ("temporary_path", re.compile(rf"(?<![\w.])(?:{_TEMPORARY}|/var/folders/){_PART}*(?:/{_PART}*)*")),
 )
 _CAUSES: dict[Kind, Cause] = {
     "address": Cause.RANDOM_ID_IN_HEAD,

@@ -77,7 +77,7 @@ class Answering(_Base):
         return await self._astream(super().astream_complete, prompt, {"formatted": formatted, **kwargs})
 
     def _whole(self, method: Callable[..., Reply], said: Any, given: dict[str, Any]) -> Reply:
-        if under_way(self):
+        if under_way(self, said):
             return method(said, **given)
         ticket = self._ticket(said)
 
@@ -89,7 +89,7 @@ class Answering(_Base):
         return fetch() if asking is None else kept_whole(asking, fetch)
 
     async def _awhole(self, method: Callable[..., Awaitable[Reply]], said: Any, given: dict[str, Any]) -> Reply:
-        if under_way(self):
+        if under_way(self, said):
             return await method(said, **given)
         ticket = self._ticket(said)
 
@@ -101,7 +101,7 @@ class Answering(_Base):
         return await fetch() if asking is None else await akept_whole(asking, fetch)
 
     def _stream(self, method: Callable[..., Generator[Reply]], said: Any, given: dict[str, Any]) -> Generator[Reply]:
-        if under_way(self):
+        if under_way(self, said):
             return method(said, **given)
         ticket = self._ticket(said)
         begin = partial(self._called, ticket, method, said, given)
@@ -117,7 +117,7 @@ class Answering(_Base):
     async def _astream(
         self, method: Callable[..., Awaitable[AsyncGenerator[Reply]]], said: Any, given: dict[str, Any]
     ) -> AsyncGenerator[Reply]:
-        if under_way(self):
+        if under_way(self, said):
             return await method(said, **given)
         ticket = self._ticket(said)
         begin = partial(self._acalled, ticket, method, said, given)
@@ -141,6 +141,7 @@ class Answering(_Base):
     def _called(self, ticket: Ticket, method: Callable[..., Made], said: Any, given: dict[str, Any]) -> Made:
         """Call the class's method, which finds the ticket for as long as that takes."""
         asked, more = self._arranged(ticket, said, given)
+        ticket.handed = asked
         with ticket.held():
             return method(asked, **more)
 
@@ -148,6 +149,7 @@ class Answering(_Base):
         self, ticket: Ticket, method: Callable[..., Awaitable[Made]], said: Any, given: dict[str, Any]
     ) -> Made:
         asked, more = self._arranged(ticket, said, given)
+        ticket.handed = asked
         with ticket.held():
             return await method(asked, **more)
 

@@ -35,6 +35,7 @@ Reduced = tuple[Callable[..., object], tuple[object, ...], dict[str, Any]]
 """How an object says that it is pickled: what makes one, with which arguments, and its attributes."""
 
 _REFINING = "Where the latest message gives an existing answer, these instructions on the context apply instead:"
+_ONLY_REFINING = frozenset(RETRIEVED) - {"context_str"}
 _SUPPORTED = "ContextChatEngine, CondensePlusContextChatEngine and RetrieverQueryEngine"
 
 
@@ -43,9 +44,10 @@ def prefix_safe(engine: Engine, *, per_call: Sequence[str] = ()) -> Engine:
 
     The new engine is of the same class and shares LLM, retriever and memory with the given one. The system message
     and the history are the same bytes in each turn. The retrieved context, and the answer that is refined with more of
-    it, stand behind the question, each labelled with its name in the template, where a placeholder is left. The
-    instructions for an answer and those for refining one stand in one system message, so that all calls of a turn
-    share it. Messages of the history are sent as they are, also where they hold what looks like a variable.
+    it, stand behind the question, each labelled with its name in the template, where a placeholder is left. Where the
+    context takes several calls, the system message of those that refine an answer says so behind the same text: they
+    share the instructions with all calls, and the history with each other. Messages of the history are sent as they
+    are, also where they hold what looks like a variable.
 
     Templates of your own keep working: `context_template`, `context_refine_template`, `context_prompt` and
     `context_refine_prompt` as a text, a `PromptTemplate` or a `RichPromptTemplate` of plain variables; for a query
@@ -85,15 +87,14 @@ class _Context(ContextChatEngine):
         system, prefix = "", list(self._prefix_messages)
         if prefix and prefix[0].role == MessageRole.SYSTEM:
             system, prefix = prefix[0].content or "", prefix[1:]
-        answer = self._context_template
-        refine = self._context_refine_template
+        answer, refine = self._context_template, self._context_refine_template
         role = self._llm.metadata.system_role
         return CompactAndRefine(
             llm=self._llm,
             callback_manager=self.callback_manager,
             streaming=streaming,
             text_qa_template=_turn(answer, refine, system, prefix, chat_history, role, self._moved),
-            refine_template=_turn(refine, answer, system, prefix, chat_history, role, self._moved, refining=True),
+            refine_template=_turn(answer, refine, system, prefix, chat_history, role, self._moved, refining=True),
         )
 
 
@@ -114,21 +115,20 @@ class _CondensePlusContext(CondensePlusContextChatEngine):
 
     def _get_response_synthesizer(self, chat_history: list[ChatMessage], streaming: bool = False) -> CompactAndRefine:
         system = self._system_prompt or ""
-        answer = self._context_prompt_template
-        refine = self._context_refine_prompt_template
+        answer, refine = self._context_prompt_template, self._context_refine_prompt_template
         role = self._llm.metadata.system_role
         return CompactAndRefine(
             llm=self._llm,
             callback_manager=self.callback_manager,
             streaming=streaming,
             text_qa_template=_turn(answer, refine, system, [], chat_history, role, self._moved),
-            refine_template=_turn(refine, answer, system, [], chat_history, role, self._moved, refining=True),
+            refine_template=_turn(answer, refine, system, [], chat_history, role, self._moved, refining=True),
         )
 
 
 def _turn(
-    template: PromptTemplate,
-    other: PromptTemplate,
+    answer: PromptTemplate,
+    refine: PromptTemplate,
     system: str,
     prefix: Sequence[ChatMessage],
     history: Sequence[ChatMessage],
@@ -137,8 +137,8 @@ def _turn(
     *,
     refining: bool = False,
 ) -> HeadFirstPrompt:
-    """Make the prompt of one kind of call of a turn; `other` is the template of the other kind."""
-    answer, refine = (other, template) if refining else (template, other)
+    """Make the prompt of one kind of call of a turn."""
+    template = refine if refining else answer
     history, borne = _without_loose_tail(history)
     messages = [
         ChatMessage(content=template.template + system.strip(), role=role),
@@ -147,15 +147,11 @@ def _turn(
         ChatMessage(content=f"{{{QUESTION}}}", role=MessageRole.USER),
     ]
     start = 1 + len(prefix)
-    head = _shared_head(answer, refine, system, moved)
+    head = constant_text(answer.template + system.strip(), answer, moved - _ONLY_REFINING)
+    if refining:
+        more = constant_text(refine.template, refine, moved)
+        head = None if head is None or more is None else f"{head}\n\n{_REFINING}\n{more}"
     return HeadFirstPrompt(messages, template, Standing(moved, (start, start + len(history)), head, borne))
-
-
-def _shared_head(answer: PromptTemplate, refine: PromptTemplate, system: str, moved: frozenset[str]) -> str | None:
-    """Return the one system text of all calls; None where a function may say something new in each."""
-    answering = constant_text(answer.template + system.strip(), answer, moved)
-    refining = constant_text(refine.template, refine, moved)
-    return None if answering is None or refining is None else f"{answering}\n\n{_REFINING}\n{refining}"
 
 
 def _without_loose_tail(history: Sequence[ChatMessage]) -> tuple[list[ChatMessage], tuple[str, ...]]:

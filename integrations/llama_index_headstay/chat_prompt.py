@@ -94,9 +94,10 @@ class HeadFirstPrompt(ChatPromptTemplate):
             if standing.history[0] <= number < standing.history[1]:
                 messages.append(template.model_copy())
                 continue
-            here = standing.moved - {QUESTION} if number == asked else standing.moved
+            here = standing.moved & values.keys()  # what this call does not fill in is text, as for LlamaIndex
+            here = here - {QUESTION} if number == asked else here
             messages.append(_filled(template, values, here))
-            moved += [name for name in names_in(template) if name in here and name in values]
+            moved += [name for name in names_in(template) if name in here]
         if standing.system is not None:
             messages[0] = messages[0].model_copy(update={"blocks": [TextBlock(text=standing.system)]})
         said = [Value(name, str(values[name]), "call", True, 0, 0) for name in dict.fromkeys(moved)]

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import CachePoint, ChatMessage, TextBlock, ToolCallBlock
 
-from llama_index_headstay.tail import without_tail
+from headstay.errors import PrefixBreak
+from llama_index_headstay.tail import stands_alone, unmarked, without_tail
 from llama_index_headstay.ticket import Ticket
 
 _TEXT = "text"
@@ -14,7 +15,7 @@ _TEXT = "text"
 def arrange(
     model: str, messages: Sequence[ChatMessage], given: Mapping[str, Any], ticket: Ticket
 ) -> tuple[list[ChatMessage], dict[str, Any]]:
-    """Put the messages of a call into order.
+    """Put the messages of a call into order; what cannot be read goes out as it was said, and the reason is kept.
 
     Args:
         model: The model id, or empty.
@@ -25,7 +26,32 @@ def arrange(
     Returns:
         Messages and keyword arguments to hand on.
     """
-    bare = [without_tail(message) for message in messages]
+    try:
+        return _arranged(model, messages, given, ticket)
+    except PrefixBreak:
+        raise
+    except Exception as problem:  # noqa: BLE001 - the application's own request goes out
+        if ticket.call is not None:  # it was prepared, and what came of that could not be written back
+            ticket.binding.flow.abandon(ticket.call)
+        reason = f"{type(problem).__name__} while the messages were read"  # its own words may quote a prompt
+        ticket.call = ticket.binding.pass_on({"model": model}, "host-messages", reason, names=ticket.names)
+        return _own(messages), dict(given)
+
+
+def _own(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    return [_copied(unmarked(message)) for message in messages]
+
+
+def _copied(message: ChatMessage) -> ChatMessage:
+    """Copy a message with whatever a class may write on: some write markers into its dict or its blocks."""
+    blocks = [block.model_copy(deep=True) if isinstance(block, CachePoint) else block for block in message.blocks]
+    return message.model_copy(update={"additional_kwargs": dict(message.additional_kwargs), "blocks": blocks})
+
+
+def _arranged(
+    model: str, messages: Sequence[ChatMessage], given: Mapping[str, Any], ticket: Ticket
+) -> tuple[list[ChatMessage], dict[str, Any]]:
+    bare = [unmarked(message if stands_alone(message) else without_tail(message)) for message in messages]
     items = [_item(message) for message in bare]
     body: dict[str, object] = {"model": model, "messages": items}
     tools: object = given.get("tools")
@@ -36,11 +62,9 @@ def arrange(
     sent = cast("list[dict[str, Any]]", call.body["messages"])
     if call.unverified is not None or len(sent) != len(items):
         call.unverified = call.unverified or "the arranged messages are not the application's in number"
-        return [message.model_copy() for message in messages], dict(given)
+        return _own(messages), dict(given)
     arranged = [
-        message.model_copy()
-        if new is old or new["content"] == old["content"]
-        else _with_content(message, new["content"])
+        _copied(message) if new is old or new["content"] == old["content"] else _with_content(message, new["content"])
         for message, old, new in zip(bare, items, sent, strict=True)
     ]
     return arranged, ({**given, "tools": call.body["tools"]} if "tools" in body else dict(given))
@@ -68,11 +92,11 @@ def _block(block: Any) -> dict[str, Any]:
 def _with_content(message: ChatMessage, content: Any) -> ChatMessage:
     """Write arranged texts back; blocks that hold anything else stay the application's own."""
     if isinstance(content, str):
-        return message.model_copy(update={"blocks": [TextBlock(text=content)]})
+        return _copied(message.model_copy(update={"blocks": [TextBlock(text=content)]}))
     others = iter([block for block in message.blocks if not isinstance(block, (TextBlock, ToolCallBlock))])
     calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     blocks = [
         TextBlock(text=part[_TEXT]) if part.get("type") == _TEXT else next(others)
         for part in cast("list[dict[str, Any]]", content)
     ]
-    return message.model_copy(update={"blocks": [*blocks, *calls]})
+    return _copied(message.model_copy(update={"blocks": [*blocks, *calls]}))

@@ -8,6 +8,7 @@ before it gets them. Every `isinstance` check holds, and tools, structured outpu
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from llama_index.core.base.llms.base import BaseLLM
@@ -185,8 +186,9 @@ def _watched_attribute(name: str) -> property:
         for known, watched in seen:
             if known is client:
                 return watched
-        seen[:] = [(client, watch_client(client, cast("Instrumented", llm).headstay_binding))]
-        return seen[0][1]
+        watched = watch_client(client, cast("Instrumented", llm).headstay_binding)
+        seen[:] = [(client, watched)]  # of another copy of the LLM, in another thread, by the next line perhaps
+        return watched
 
     return property(get)
 
@@ -234,7 +236,12 @@ class Instrumented(Answering):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """Copy the settings; client, stores and ledger are shared."""
-        return self.model_copy()
+        copied = self.model_copy()
+        held: dict[str, object] = vars(copied)
+        for name, value in held.items():
+            if isinstance(value, (dict, list, set)):
+                held[name] = deepcopy(cast("object", value), memo)
+        return copied
 
 
 def _again(base: type[BaseLLM], settings: dict[str, Any], binding: Binding) -> BaseLLM:

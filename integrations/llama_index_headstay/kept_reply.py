@@ -44,6 +44,8 @@ def answer_of(reply: ChatResponse | CompletionResponse, text: str | None, ticket
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
     )
+    if reply.logprobs:
+        raise ValueError("likelihoods of tokens")
     if isinstance(reply, CompletionResponse):
         return replace(blank, text=reply.text if text is None else text)
     blocks = [block for block in reply.message.blocks if not isinstance(block, (TextBlock, ThinkingBlock))]

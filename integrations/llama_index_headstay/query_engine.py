@@ -8,7 +8,6 @@ from asyncio import to_thread
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -21,16 +20,15 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from headstay.canonical import digest, meaning_text
 from headstay.errors import ConfigError
-from headstay.semantic.cache import Cache
-from headstay.semantic.control import current_names
 from headstay.semantic.flight import Flight
 from headstay.semantic.lookup import Lookup
 from headstay.semantic.policy import check_name
 from headstay.semantic.reasons import Reason
 from headstay.semantic.request import AskedRequest, Turn, read_settings
 from llama_index_headstay.events import report
-from llama_index_headstay.identity import Named, check_named, name_of, semantic_engine
+from llama_index_headstay.identity import Named, check_named, semantic_engine
 from llama_index_headstay.kept_values import response_of, text_of, told_of
+from llama_index_headstay.query_caching import Caching, UnnamedError
 from llama_index_headstay.query_fresh import Fresh, afollowed, followed
 from llama_index_headstay.query_identity import EngineContent, read_engine
 from llama_index_headstay.query_watch import Watch
@@ -39,43 +37,6 @@ _MOST_SAID = 16
 
 _said: set[tuple[str, ...]] = set()
 _log = logging.getLogger("headstay.semantic")
-
-
-@dataclass(frozen=True, slots=True)
-class Caching:
-    """How the answers of an engine are kept.
-
-    Attributes:
-        cache: Where.
-        version: What they depend on beyond engine and question.
-        tenant: Whose they are.
-        user: The same within a tenant.
-        name: Stands for the parts of the engine that show no content.
-    """
-
-    cache: Cache
-    version: Named
-    tenant: Named = None
-    user: Named = None
-    name: str | None = None
-
-    def named(self, asked: AskedRequest) -> tuple[AskedRequest, Reason | None]:
-        """Add tenant, user and version to a question, or say why it cannot be answered; `caching()` comes first."""
-        said = current_names()
-        found: dict[str, str | None] = {}
-        for what in ("tenant", "user", "version"):
-            given: Named = getattr(said, what) or getattr(self, what)
-            try:
-                found[what] = name_of(what, given) or None
-            except ConfigError as problem:  # the application's callable; its call goes on
-                _log.warning("%s; the query went on without the cache", problem)
-                return asked, Reason.INTERNAL_ERROR
-            if found[what] is None and callable(given):
-                if what != "version":
-                    return asked, Reason.NO_TENANT
-                _log.warning("version= gave no version; the query went on without the cache")
-                return asked, Reason.INTERNAL_ERROR
-        return asked.named(tenant=found["tenant"], user=found["user"], version=found["version"]), None
 
 
 class SemanticCacheQueryEngine(BaseQueryEngine):
@@ -93,7 +54,8 @@ class SemanticCacheQueryEngine(BaseQueryEngine):
         query_engine: The query engine.
         cache: Where its answers are kept: a `headstay.semantic.Cache`, or an object that holds one as its `engine`.
         version: What the answers depend on beyond the question, above all the documents: a str, or a callable that is
-            asked for each query. Another version retires the answers; no version, or an error, goes past the cache.
+            asked before each query, and after it where it was not served. Another version retires the answers, so
+            change it after the documents; no version, or an error, goes past the cache.
         tenant: Nothing is shared between tenants: a str, or a callable. Where it gives None nothing is cached.
         user: The same within a tenant.
         name: Stands for the parts of the engine that show no content, such as the index and the application's own
@@ -226,7 +188,7 @@ class SemanticCacheQueryEngine(BaseQueryEngine):
             watch = Watch.start()
             with watch.watching():
                 response = await self.query_engine.aquery(copy(query_bundle))
-            fresh = self._fresh(query_bundle, lookup, watch, response, awaited=True)
+            fresh = await to_thread(self._fresh, query_bundle, lookup, watch, response, awaited=True)
             text = text_of(response)
             if text is not None:
                 await to_thread(fresh.keep, text)
@@ -242,16 +204,18 @@ class SemanticCacheQueryEngine(BaseQueryEngine):
 
     def _request(self, bundle: QueryBundle) -> tuple[AskedRequest, EngineContent, Reason | None]:
         """Read a question and the engine it is for, or say why it is not answered."""
+        asked, content = AskedRequest(turns=()), EngineContent()
         try:
             content = read_engine(self.query_engine, self._caching.name)
             asked = _asked(bundle, content)
+            if not asked.turns:
+                return asked, content, Reason.NO_QUERY
+            return asked.named(**self._caching.names()), content, None
+        except UnnamedError as problem:
+            return asked, content, problem.reason
         except Exception as problem:  # noqa: BLE001 - whatever the application put in its engine; its query goes on
             _log.warning("reading a query raised %s; it went on without the cache", type(problem).__name__)
-            return AskedRequest(turns=()), EngineContent(), Reason.INTERNAL_ERROR
-        if not asked.turns:
-            return asked, content, Reason.NO_QUERY
-        asked, refused = self._caching.named(asked)
-        return asked, content, refused
+            return asked, content, Reason.INTERNAL_ERROR
 
     def _served(self, lookup: Lookup, bundle: QueryBundle) -> RESPONSE_TYPE:
         """Serve a hit, with the events that LlamaIndex's own engines tell of a query."""
@@ -266,11 +230,12 @@ class SemanticCacheQueryEngine(BaseQueryEngine):
     ) -> Fresh:
         """Write down what is known of a response, before whoever gets it can change it."""
         body, empty = None, frozenset[str]()
-        with suppress(Exception):  # whatever an engine returns is the caller's first
-            content = read_engine(self.query_engine, self._caching.name)
-            if _asked(bundle, content).settings == lookup.request.settings:  # the engine was not changed meanwhile
-                empty = frozenset(content.empty_texts)
-                body = told_of(response, awaited=awaited, classes=content.classes)
+        if lookup.exact:  # else nothing is kept in any case
+            with suppress(Exception):  # whatever an engine returns is the caller's first
+                asked, content, refused = self._request(bundle)
+                if refused is None and asked == lookup.request:  # neither engine nor documents changed meanwhile
+                    empty = frozenset(content.empty_texts)
+                    body = told_of(response, awaited=awaited, classes=content.classes)
         return Fresh(self._caching.cache, lookup, watch, body, empty)
 
     def _handed_on(self, response: RESPONSE_TYPE, fresh: Fresh, landing: ExitStack) -> RESPONSE_TYPE:

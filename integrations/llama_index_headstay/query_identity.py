@@ -3,18 +3,22 @@
 Two engines that differ in anything that can change an answer must not share answers. What shows no content to compare
 (an index, a vector store, the application's own classes and functions) is only itself: it shares with nothing and with
 no other process, unless the engine was given a name. Of an object of the application's own class count what LlamaIndex
-gave it, and the models, retrievers and prompts in it. Credentials and headers of a request are never looked at.
+gave it, the models, retrievers and prompts in it, and of a pydantic class the declared fields that are no whole
+numbers, which may be counters. Credentials and headers of a request are never looked at. An engine or a model inside
+that is bound to a tenant, a user or a version binds what is around it, too.
 """
 
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, cast
 from uuid import uuid4
 
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.data_structs.data_structs import IndexStruct
 from llama_index.core.prompts.base import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptMixin
@@ -29,16 +33,21 @@ from headstay.canonical import digest, meaning_text
 from headstay.semantic.forking import ForkedLock
 from llama_index_headstay.binding import Binding
 from llama_index_headstay.identity import name_of
+from llama_index_headstay.query_caching import Caching
 from llama_index_headstay.secrets import without_secrets
 
 # How an engine is watched and how its requests travel, not what it answers.
 _WATCHED = ("callback_manager", "verbose", "show_progress", "rate_limiter", "num_workers", "embeddings_cache")
 _CARRIED = ("timeout", "max_retries", "reuse_client", "default_headers", "extra_headers", "headers")
 _WORKED_OUT = ("template_vars",)  # of a set: in another order in each process
-_NOT_CONTENT = frozenset((*_WATCHED, *_CARRIED, *_WORKED_OUT, "use_async", "caching"))
+_NOT_CONTENT = frozenset((*_WATCHED, *_CARRIED, *_WORKED_OUT, "use_async"))
 _LIBRARIES = ("llama_index", "llama_index_headstay", "pydantic")
 _COMPONENTS: tuple[type, ...] = (PromptMixin, DispatcherSpanMixin, BaseTool, AsyncBaseTool)
 """What of LlamaIndex keeps all it was made with in its attributes, beside dataclasses and pydantic classes."""
+_MODELS: tuple[type, ...] = (BaseLLM, BaseEmbedding)
+"""Their settings by name may hold credentials and headers at any depth; elsewhere such a name is content, as a variable
+of a prompt or a field to filter by."""
+_SETTINGS: tuple[type, ...] = (str, bool, float, Enum)
 _CORPUS: tuple[type, ...] = (BaseNode, BasePydanticVectorStore, IndexStruct)
 """The documents themselves: `version=` says when they change."""
 _EMPTY = "_empty_response"
@@ -72,7 +81,9 @@ class EngineContent:
     empty_texts: set[str] = field(default_factory=set[str])
     name: str = ""
     _under_way: set[int] = field(default_factory=set[int])
+    _known: set[int] = field(default_factory=set[int])
     _parts: int = 0
+    _models: int = 0
     _large: bool = False
 
     @property
@@ -109,46 +120,46 @@ class EngineContent:
         return self._unseen(value) if isinstance(value, _CORPUS) else self._made(value)
 
     def _items(self, value: Any) -> object:
-        if len(value) > _MOST_ITEMS and not all(type(item) in (str, int, float) for item in value):
+        held = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
+        items: Collection[object] = cast("Any", value) if held is None else held.values()
+        if len(items) > _MOST_ITEMS and not all(type(item) in (str, int, float) for item in items):
             self._large = True  # texts to search in, most likely: no content of the engine
             return "many"
-        if isinstance(value, Mapping):
-            return self._named(cast("Mapping[object, object]", value))
+        if held is not None:
+            return self._named(held, _shown(held) if self._models else held)
         if isinstance(value, (set, frozenset)):
             return sorted(meaning_text(self.describe(item)) for item in cast("set[object]", value))
-        return [self.describe(item) for item in value]
+        return [self.describe(item) for item in items]
 
     def _made(self, value: object) -> object:
         """Describe an object by its class and the values it was made with."""
-        kind = type(value)
-        held: dict[str, object]
-        if isinstance(value, BaseModel):
-            held = {name: getattr(value, name, None) for name in type(value).model_fields} | (value.model_extra or {})
-        elif isinstance(value, _COMPONENTS) or (is_dataclass(value) and hasattr(value, "__dict__")):
-            held = dict(vars(value))
-        else:
+        held = _held_by(value)
+        if held is None:
             return self._unseen(value)
+        kind = type(value)
         own = not _is_library(kind.__module__)
-        if own:  # its other values may be counters or memories, which change with each query
-            known = _library_names(kind)
-            held = {name: item for name, item in held.items() if name in known or _is_component(item)}
+        if own:
+            held = _told_by_own(value, held)
+        held = _bound(value, held)
         if _NODES in held and _are_all(held[_NODES], held.get("_index")):
             held[_NODES] = "all"
-        binding: object = getattr(value, "headstay_binding", None)
-        if isinstance(binding, Binding) and binding.tail_affects_answer:
-            held["tail"] = name_of("tail", binding.tail)
-        told, large = {"class": class_name(kind), "held": self._named(held)}, self._large
-        self._large = False
+        is_model = isinstance(value, _MODELS)
+        self._models += is_model
+        try:
+            told = {"class": class_name(kind), "held": self._named(held, _shown(held))}
+        finally:
+            self._models -= is_model
+        large, self._large = self._large, False
         return [told, self._unseen(value)] if large or own else told
 
-    def _named(self, held: Mapping[Any, Any]) -> dict[str, object]:
-        """Describe values by name; credentials, and how an engine is watched, are left out."""
+    def _named(self, held: Mapping[Any, Any], shown: Collection[object]) -> dict[str, object]:
+        """Describe values by name."""
         told: dict[str, object] = {}
-        for key, item in without_secrets(held).items():
+        for key, item in held.items():
             name = str(key)
             if name == _EMPTY and isinstance(item, str):
                 self.empty_texts.add(item.strip())
-            if name.lstrip("_").replace("-", "_") not in _NOT_CONTENT:
+            if key in shown:
                 told[name] = self.describe(item)
         return told
 
@@ -175,7 +186,8 @@ class EngineContent:
         return {"function": f"{module}.{name}", "defaults": self.describe(function.__defaults__)}
 
     def _unseen(self, value: object) -> object:
-        if not any(part is value for part in self.opaque):
+        if id(value) not in self._known:
+            self._known.add(id(value))
             self.opaque.append(value)
         return {"unseen": class_name(type(value))}
 
@@ -222,6 +234,54 @@ def _held(part: object) -> Callable[[], object]:
         return weakref.ref(part)
     except TypeError:
         return lambda: part
+
+
+def _held_by(value: object) -> dict[str, object] | None:
+    """Return the attributes that an object was made with; None where they cannot be told."""
+    if isinstance(value, BaseModel):
+        held = {name: getattr(value, name, None) for name in type(value).model_fields} | (value.model_extra or {})
+        private = value.__pydantic_private__ if isinstance(value, BasePromptTemplate) else None
+        return held | (private or {})
+    if isinstance(value, _COMPONENTS):
+        return dict(vars(value))
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name, None) for each in fields(value)} | getattr(value, "__dict__", {})
+    return None
+
+
+def _told_by_own(value: object, held: Mapping[str, object]) -> dict[str, object]:
+    """Leave out of an application's own object what may be a counter or a memory, which changes with each query."""
+    kind = type(value)
+    known = _library_names(kind)
+    declared = kind.model_fields if issubclass(kind, BaseModel) else {}
+    told = {
+        name: item
+        for name, item in held.items()
+        if name in known or _is_component(item) or (name in declared and isinstance(item, _SETTINGS))
+    }
+    return {**told, "metadata": value.metadata} if isinstance(value, BaseLLM) else told
+
+
+def _bound(value: object, held: dict[str, object]) -> dict[str, object]:
+    """Say for whom, and for which documents, a part of headstay's answers now, instead of how it finds that out.
+
+    Raises:
+        UnnamedError: It does not know.
+        ConfigError: The same.
+    """
+    caching, binding = held.get("_caching"), getattr(value, "headstay_binding", None)
+    if isinstance(caching, Caching):
+        return {name: item for name, item in held.items() if name not in ("_caching", "_open")} | caching.names()
+    if isinstance(binding, Binding):
+        tail = name_of("tail", binding.tail) if binding.tail_affects_answer else None
+        return {**held, "tenant": name_of("tenant", binding.tenant), "tail": tail}
+    return held
+
+
+def _shown(held: Mapping[Any, Any]) -> set[object]:
+    """Return the names that count: no credentials, and not how an engine is watched or its requests travel."""
+    names = without_secrets(dict.fromkeys(held))
+    return {name for name in names if str(name).lstrip("_").replace("-", "_") not in _NOT_CONTENT}
 
 
 def _is_component(value: object) -> bool:

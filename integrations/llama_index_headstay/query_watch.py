@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse, TextBlock, ThinkingBlock
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.events.exception import ExceptionEvent
@@ -47,6 +48,7 @@ class Watch:
         self._outer = outer
         self._finishes: dict[str | None, str] = {}
         self._tokens: dict[str | None, tuple[int, int]] = {}
+        self._said: dict[str | None, bool] = {}
         self._failed = self._refused = False
 
     @classmethod
@@ -72,6 +74,7 @@ class Watch:
             self._failed = True
         if isinstance(event, _REPLIES) and event.response is not None:
             raw: object = event.response.raw
+            self._said[event.span_id] = self._said.get(event.span_id, False) or _says(event.response)
             if (finish := _finish(raw)) is not None:
                 self._finishes[event.span_id] = finish
             if (tokens := _usage(raw)) is not None:
@@ -86,7 +89,9 @@ class Watch:
         if self._refused:
             return Reason.NOT_ADMITTED_REFUSAL
         ends = (not_admitted(Answer("called", finish=finish), tool_calls=True) for finish in self._finishes.values())
-        return next((reason for reason in ends if reason is not None), None)
+        # LlamaIndex writes "Empty Response" where a model said nothing, also into the middle of an answer
+        nothing = None if all(self._said.values()) else Reason.NOT_ADMITTED_EMPTY
+        return next((reason for reason in ends if reason is not None), nothing)
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -128,6 +133,22 @@ def _finish(raw: object) -> str | None:
                 reason = _get(_get(place, "incomplete_details"), "reason")
                 return reason if isinstance(reason, str) else word
     return None
+
+
+def _says(response: ChatResponse | CompletionResponse) -> bool:
+    """Whether a reply, or a piece of one, holds an answer: text, media or a call of a tool."""
+    if response.delta or _calls(response):
+        return True
+    if isinstance(response, CompletionResponse):
+        return bool(response.text)
+    blocks = response.message.blocks
+    shown = (block.text if isinstance(block, TextBlock) else not isinstance(block, ThinkingBlock) for block in blocks)
+    return any(shown) or _calls(response.message)
+
+
+def _calls(said: object) -> bool:
+    kwargs = _get(said, "additional_kwargs")
+    return any(_get(kwargs, name) for name in ("tool_calls", "function_call"))
 
 
 def _is_refused(raw: object) -> bool:

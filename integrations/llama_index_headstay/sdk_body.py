@@ -64,28 +64,80 @@ def without_own_words(
     Returns:
         The body, and whether all of those texts were found; where one was not, none is taken off.
     """
-    field = "input" if wire == "openai-responses" else "messages"
+    field = _field(wire)
     items: object = body.get(field)
     if not isinstance(items, (list, tuple)):
         return dict(body), not tails
     messages = [_without_key(item) for item in cast("Sequence[Any]", items)]
-    found = not tails
-    end = len(messages)
-    for texts in (tails, *earlier):
+    place, shorter = _last_bearing(messages, tails)
+    found = not tails or (shorter is not None and shorter is not messages[place])
+    end = place if shorter is not None else _last_human(messages)
+    if shorter is not None:
+        messages[place] = shorter
+    for texts in earlier:
         place, shorter = _last_bearing(messages[:end], texts)
         if shorter is not None:
             messages[place], end = shorter, place
-            found = found or texts is tails
     return {**body, field: messages}, found
 
 
-def _last_bearing(messages: Sequence[Any], texts: Sequence[str]) -> tuple[int, dict[str, Any] | None]:
-    """Find the last message that ends with these texts, and return it without them."""
+def messages_of(body: Body, wire: Wire) -> dict[str, Any]:
+    """Return the field of a body that holds its messages, if it has it.
+
+    Args:
+        body: The body.
+        wire: Its wire format.
+    """
+    field = _field(wire)
+    return {field: body[field]} if field in body else {}
+
+
+def with_words(body: Body, wire: Wire, text: str) -> dict[str, Any]:
+    """Put text at the end of a human turn that comes last: where the earlier ones are at the provider's.
+
+    Args:
+        body: The body.
+        wire: Its wire format.
+        text: The text; an empty one adds nothing.
+    """
+    field = _field(wire)
+    items: object = body.get(field)
+    if not text or not items:
+        return dict(body)
+    if isinstance(items, str):
+        return {**body, field: f"{items}\n\n{text}"}
+    listed = list(cast("Sequence[Any]", items))
+    last = _mapping(listed[-1])
+    content: object = last.get("content")
+    if last.get("role") != "user" or not isinstance(content, (str, list)):
+        return dict(body)
+    part = {"type": "input_text" if field == "input" else "text", "text": text}
+    more = f"{content}\n\n{text}" if isinstance(content, str) else [*cast("list[object]", content), part]
+    return {**body, field: [*listed[:-1], {**last, "content": more}]}
+
+
+def _field(wire: Wire) -> str:
+    return "input" if wire == "openai-responses" else "messages"
+
+
+def _last_bearing(messages: Sequence[Any], texts: Sequence[str]) -> tuple[int, Any]:
+    """Find the last message that ends with these texts, and return it without them, as far as it then says anything."""
     for place in range(len(messages) - 1, -1, -1) if texts else ():
         shorter = _without_tails(messages[place], texts)
         if shorter is not None:
             return place, shorter
     return -1, None
+
+
+def _last_human(messages: Sequence[Any]) -> int:
+    """Find the last message that holds a human's words; what is borne by earlier ones does not stand in it."""
+    for place in range(len(messages) - 1, -1, -1):
+        message = _mapping(messages[place])
+        content: object = message.get("content")
+        parts = cast("Sequence[object]", content) if isinstance(content, (list, tuple)) else [message]
+        if message.get("role") == "user" and any(_mapping(part).get("type") != "tool_result" for part in parts):
+            return place
+    return 0
 
 
 def _without_key(item: Any) -> Any:
@@ -97,25 +149,41 @@ def _mapping(value: object) -> Body:
     return cast("Body", value) if isinstance(value, Mapping) else {}
 
 
-def _without_tails(item: Any, tails: Sequence[str]) -> dict[str, Any] | None:
-    """Return a message without the texts at its end, or None where they do not stand there."""
+def _without_tails(item: Any, tails: Sequence[str]) -> Any:
+    """Return a message without the texts at its end; None where they do not stand there.
+
+    One that holds nothing else is returned as it is: providers refuse an empty message.
+    """
     message = _mapping(item)
-    if message.get("role") != "user":
+    rest = _before(message.get("content"), tails) if message.get("role") == "user" else None
+    if rest is None:
         return None
-    content: object = message.get("content")
-    parts = list(cast("Sequence[Any]", content)) if isinstance(content, (list, tuple)) else []
+    says = rest.strip() if isinstance(rest, str) else any(map(_says, rest))
+    return {**message, "content": rest} if says else item
+
+
+def _before(content: object, tails: Sequence[str]) -> str | list[Any] | None:
+    """Return what stands before the texts at the end of a content, or None where they do not stand there."""
     joined = "".join(tails)
     if isinstance(content, str):
-        return {**message, "content": content[: -len(joined)]} if content.endswith(joined) else None
+        return content[: -len(joined)] if content.endswith(joined) else None
+    parts = list(cast("Sequence[Any]", content)) if isinstance(content, (list, tuple)) else []
     if not parts:
         return None
     if [_mapping(part).get("text") for part in parts[-len(tails) :]] == list(tails):
-        return {**message, "content": parts[: -len(tails)]}
+        return parts[: -len(tails)]
     last = _mapping(parts[-1])
     text = last.get("text")
-    if isinstance(text, str) and text.endswith(joined):  # texts that follow each other were joined
-        return {**message, "content": [*parts[:-1], {**last, "text": text[: -len(joined)]}]}
-    return None
+    if not isinstance(text, str) or not text.endswith(joined):
+        return None
+    own = {**last, "text": text[: -len(joined)]}  # texts that follow each other were joined
+    return [*parts[:-1], *([own] if _says(own) else [])]
+
+
+def _says(part: Any) -> bool:
+    """Whether a part of a content is anything but an empty text."""
+    text = _mapping(part).get("text")
+    return not isinstance(text, str) or bool(text.strip())
 
 
 def fitted(method: Callable[..., Any], body: Body) -> dict[str, Any]:

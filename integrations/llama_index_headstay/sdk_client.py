@@ -8,13 +8,22 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
 
 from headstay import told
 from headstay.errors import PrefixBreak
 from headstay.ledger.usage import Usage, from_anthropic, from_openai_chat, from_openai_responses
 from headstay.prompt import Wire
 from llama_index_headstay.binding import Binding
-from llama_index_headstay.sdk_body import accepts, as_posted, fitted, schemas_shown, without_own_words
+from llama_index_headstay.sdk_body import (
+    accepts,
+    as_posted,
+    fitted,
+    messages_of,
+    schemas_shown,
+    with_words,
+    without_own_words,
+)
 from llama_index_headstay.sdk_reply import ending
 from llama_index_headstay.sdk_stream import watched_stream
 from llama_index_headstay.sdk_usage import Started, repaired
@@ -147,14 +156,15 @@ class _Sending:
         except PrefixBreak:
             raise
         except Exception as problem:  # noqa: BLE001 - the application's own request goes out
-            reason = f"{type(problem).__name__}: {problem}"
+            reason = f"{type(problem).__name__} while the request was planned"  # its own words may quote a prompt
             call = self._binding.pass_on(given, self._wire, reason, names=self._ticket.names)
             self._call = self._ticket.call = call
-            return call.body
+            return fitted(self._method, call.body)
 
     def _planned(self, given: Mapping[str, Any]) -> dict[str, Any]:
         ticket = self._ticket
-        body, found = without_own_words(as_posted(given), self._wire, ticket.tails, ticket.earlier_tails)
+        posted = as_posted(given)
+        body, found = without_own_words(posted, self._wire, ticket.tails, ticket.earlier_tails)
         shown, classes = schemas_shown(body)
         if self._wire == "host-messages":
             reason = "a text completion has no head to keep"
@@ -170,7 +180,12 @@ class _Sending:
                 diagnoses=self._may_diagnose(),
             )
         self._call = self._ticket.call = call
-        return fitted(self._method, {**call.body, **classes})
+        sent = {**call.body, **classes}
+        if call.unverified is not None:  # nothing was put behind it, so its per-call text stays where it stood
+            own = without_own_words(posted, self._wire, ())[0]
+            at_provider = call.lane is not None  # the earlier messages are there; else it goes out as it was said
+            sent |= messages_of(with_words(own, self._wire, ticket.names.tail) if at_provider else own, self._wire)
+        return fitted(self._method, sent)
 
     @property
     def _endpoint(self) -> str:
@@ -202,9 +217,10 @@ class _Sending:
     def _received(self, answer: Any) -> Any:
         stream = watched_stream(answer, self)
         if stream is not None:
-            self._ticket.stream = stream
+            self._ticket.stream = ref(stream)  # a stream that nobody will read ends when it is let go
             return stream
         self._noted(answer, answer)
+        self._ticket.answered = True
         self.end(None)
         return answer
 
@@ -214,10 +230,12 @@ class _Sending:
             self._call.began()
         kind = getattr(event, "type", "")
         if kind == "message_start":
-            self._started = Started.of(event.message)
-            self._noted(event.message, None)
+            message = getattr(event, "message", None)
+            self._started = Started.of(message)
+            self._noted(message, None)
         elif kind in ("response.completed", "response.incomplete"):
-            self._noted(event.response, event.response)
+            response = getattr(event, "response", None)
+            self._noted(response, response)
         elif self._wire == "openai-chat":
             self._noted(event, event)
         else:
@@ -232,7 +250,7 @@ class _Sending:
             if counted is not None:
                 self._count(counted)
         except Exception as problem:  # noqa: BLE001 - accounting never raises into the caller
-            self._binding.flow.say(f"a reply could not be read: {type(problem).__name__}: {problem}")
+            self._binding.flow.say(f"a reply could not be read: {type(problem).__name__}")
 
     def _read(self, answer: Any) -> None:
         """Take what an answer says of itself beside its text and its usage."""

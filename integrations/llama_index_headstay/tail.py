@@ -69,6 +69,12 @@ def earlier_tail_texts(messages: Sequence[ChatMessage]) -> list[list[str]]:
     return [texts for message in earlier if (texts := _borne(message))]
 
 
+def stands_alone(message: ChatMessage) -> bool:
+    """Whether a message holds nothing but per-call text: it stays a message, for providers refuse an empty one."""
+    rest = message.blocks[: len(message.blocks) - _count(message)]
+    return not any(not isinstance(block, TextBlock) or block.text.strip() for block in rest)
+
+
 def _borne(message: ChatMessage) -> list[str]:
     count = _count(message)
     borne = message.blocks[-count:] if count else []

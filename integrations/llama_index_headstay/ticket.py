@@ -12,12 +12,15 @@ from headstay.call import Call
 from headstay.ledger.usage import Usage, from_anthropic, from_openai_chat
 from headstay.streams import afirst_within, first_within
 from llama_index_headstay.binding import Binding, Names
-from llama_index_headstay.tail import KEY, earlier_tail_texts, tail_texts
+from llama_index_headstay.tail import KEY, earlier_tail_texts, stands_alone, tail_texts
 
 Reply = TypeVar("Reply", ChatResponse, CompletionResponse)
 
 _UNSEEN = "the LLM's class did not build its request where it could be seen"
 _under_way: ContextVar["Ticket | None"] = ContextVar("headstay_llama_ticket", default=None)
+
+
+def _no_stream() -> None: ...
 
 
 @dataclass(slots=True)
@@ -34,7 +37,11 @@ class Ticket:
         usage: What the provider reported, once it did.
         ended: Its word for how the reply ended, once it said one.
         reply: The reply, or what there is of it so far.
-        stream: The SDK's stream that is read, if one is: LlamaIndex leaves it open where a reader wants no more.
+        stream: Returns the SDK's stream, as long as someone means to read it: LlamaIndex leaves it open where a reader
+            wants no more.
+        handed: What the class's own method was called with.
+        open: Whether the class's own method is under way: a task that was begun inside it may live longer.
+        answered: Whether its request was answered.
     """
 
     binding: Binding
@@ -46,15 +53,19 @@ class Ticket:
     usage: Usage | None = None
     ended: str | None = None
     reply: ChatResponse | CompletionResponse | None = None
-    stream: Any = None
+    stream: Callable[[], Any] = _no_stream
+    handed: Sequence[ChatMessage] | str = ""
+    open: bool = False
+    answered: bool = False
 
     def __post_init__(self) -> None:
         self.names = self.binding.names()
 
     @property
     def tails(self) -> list[str]:
-        """The per-call texts that the last human message bears."""
-        return tail_texts(self.messages)
+        """The per-call texts that the last human message bears beside its own."""
+        human = next((message for message in reversed(self.messages) if message.role == MessageRole.USER), None)
+        return [] if human is None or stands_alone(human) else tail_texts([human])
 
     @property
     def earlier_tails(self) -> list[list[str]]:
@@ -71,9 +82,11 @@ class Ticket:
     def held(self) -> Generator[None]:
         """Let the watched client, and the methods that the LLM calls on itself, find this ticket."""
         token = _under_way.set(self)
+        self.open = True
         try:
             yield
         finally:
+            self.open = False
             _under_way.reset(token)
 
     @contextmanager
@@ -115,28 +128,34 @@ class Ticket:
         Args:
             begin: Returns the stream.
         """
+        stream: Any = None
         try:
             with self.followed():
                 for chunk in first_within(self.held(), begin()):
+                    stream = stream or self.stream()
                     if self.host and self.call is not None:
                         self.call.began()
                     yield self.finish(chunk)
         finally:
-            if self.stream is not None:
-                self.stream.close()
+            stream = stream or self.stream()
+            if stream is not None:
+                stream.close()
 
     async def afollow(self, begin: Callable[[], Awaitable[AsyncIterator[Reply]]]) -> AsyncGenerator[Reply]:
         """Do what `follow` does."""
+        stream: Any = None
         try:
             with self.followed():
                 async with aclosing(afirst_within(self.held(), await begin())) as relayed:
                     async for chunk in relayed:
+                        stream = stream or self.stream()
                         if self.host and self.call is not None:
                             self.call.began()
                         yield self.finish(chunk)
         finally:
-            if self.stream is not None:
-                await self.stream.close()
+            stream = stream or self.stream()
+            if stream is not None:
+                await stream.close()
 
     def _settle(self, error: BaseException | None, *, closed: bool = False) -> None:
         flow = self.binding.flow
@@ -151,13 +170,32 @@ class Ticket:
 
 def current_ticket() -> Ticket | None:
     """Return the ticket of the call under way in this context."""
-    return _under_way.get()
-
-
-def under_way(llm: object) -> bool:
-    """Whether an LLM's own call is under way: its class called one of its methods from another."""
     ticket = _under_way.get()
-    return ticket is not None and ticket.llm is llm
+    return ticket if ticket is not None and ticket.open else None
+
+
+def under_way(llm: object, said: Sequence[ChatMessage] | str) -> bool:
+    """Whether an LLM's own call is under way: its class called one of its methods from another.
+
+    A callback or an event handler may call the same LLM in the middle of a call, about something else.
+
+    Args:
+        llm: The LLM.
+        said: What its method is called with now.
+    """
+    ticket = current_ticket()
+    return ticket is not None and ticket.llm is llm and not ticket.answered and _hands_on(ticket.handed, said)
+
+
+def _hands_on(before: Sequence[ChatMessage] | str, now: Sequence[ChatMessage] | str) -> bool:
+    """Whether a call says what another one said: as it was, or inside the class's own form of a prompt."""
+    old, new = _last_words(before), _last_words(now)
+    return old == new if not isinstance(before, str) and not isinstance(now, str) else old in new
+
+
+def _last_words(said: Sequence[ChatMessage] | str) -> str:
+    text = said if isinstance(said, str) else (said[-1].content or "") if said else ""
+    return text.strip()
 
 
 def token_counts(usage: Usage) -> dict[str, int]:

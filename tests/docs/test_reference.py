@@ -10,14 +10,19 @@ from typing import get_args
 
 import pytest
 
-from headstay import __version__, emulator, errors
+from headstay import __version__, emulator, errors, headlint
 from headstay.ledger import Row
 from headstay.ledger.verdict import Status
 from headstay.semantic import Reason
 from langchain_headstay import SemanticCache
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("core/headstay", "integrations/langchain_headstay", "middleware/langgraph_headstay")
+SOURCES = (
+    "core/headstay",
+    "integrations/langchain_headstay",
+    "integrations/llama_index_headstay",
+    "middleware/langgraph_headstay",
+)
 
 
 def text_of(root: Path, name: str) -> str:
@@ -84,7 +89,15 @@ def test_every_message_that_the_page_explains_is_in_the_code(root: Path) -> None
 @pytest.mark.parametrize("package", generator(ROOT).PACKAGES)
 def test_the_listed_names_are_the_public_ones(root: Path, package: str) -> None:
     listed = sections(text_of(root, "docs/api.md"))[f"`{package}`"]
-    assert re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE) == list(import_module(package).__all__)
+    made = listed.partition("<!-- end -->")[0]
+    assert re.findall(r"^\| `(\w+)` \|", made, re.MULTILINE) == list(import_module(package).__all__)
+
+
+def test_every_kind_of_finding_in_a_head_is_listed_with_its_cause(root: Path) -> None:
+    listed = sections(text_of(root, "docs/api.md"))["`llama_index_headstay`"].partition("The kinds:")[2]
+    rows = dict(re.findall(r"^\| `(\w+)` \| .+ \| (?:\[(\w+)\]\(\S+\) )?\|$", listed, re.MULTILINE))
+    found = {kind: headlint.HeadFinding(kind, "", "", "").cause for kind in get_args(headlint.Kind)}
+    assert rows == {kind: str(cause or "") for kind, cause in found.items()}
 
 
 def test_the_ledger_page_names_every_field_and_status(root: Path) -> None:
@@ -133,6 +146,10 @@ def test_the_pages_do_not_promise_what_is_missing(root: Path) -> None:
         "StableHeadMiddleware": "middleware/langgraph_headstay",
         "AnswerCacheMiddleware": "middleware/langgraph_headstay",
         "SemanticCache": "integrations/langchain_headstay",
+        "SemanticCacheQueryEngine": "integrations/llama_index_headstay",
+        "SteppedMemory": "integrations/llama_index_headstay",
+        "prefix_safe": "integrations/llama_index_headstay",
+        "lint_head": "integrations/llama_index_headstay",
         "headstay diff": "core/headstay/cli_diff.py",
         "headstay lint": "core/headstay/cli_lint.py",
         "headstay report": "core/headstay/cli.py",

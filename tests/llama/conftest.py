@@ -1,5 +1,6 @@
 """What the tests beside the earlier SDKs share: an emulator, and the variables that point SDKs and LlamaIndex at it."""
 
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -10,8 +11,8 @@ from headstay import emulator
 
 
 @pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[None]:
-    """What the pages ask a reader to set up."""
+def provider(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[emulator.Emulator]:
+    """What the pages ask a reader to set up; its `exchanges` are what their blocks sent."""
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "OPENAI_")):
             monkeypatch.delenv(name)
@@ -22,4 +23,5 @@ def provider(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[None]
             monkeypatch.setenv(name, server.openai_url)
         for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
             monkeypatch.setenv(name, "none")
-        yield
+        yield server
+    gc.collect()  # what the blocks left open warns here, where it is expected, and not in another test

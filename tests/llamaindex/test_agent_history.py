@@ -13,9 +13,12 @@ from llama_index.llms.openai_like import OpenAILike
 
 from headstay import Ledger
 from headstay.emulator import Emulator
+from headstay.flow import Flow, Settings
 from llama_index_headstay import cache_aware
+from llama_index_headstay.binding import Binding
 from llama_index_headstay.sdk_body import without_own_words
 from llama_index_headstay.tail import earlier_tail_texts, with_tail
+from llama_index_headstay.ticket import Ticket
 
 RULES = "\n".join(f"Rule {number}: answer questions on topic {number} briefly." for number in range(150))
 HEAD = ChatMessage(role=MessageRole.SYSTEM, content=RULES)
@@ -133,12 +136,25 @@ def test_what_is_left_is_what_was_said(turns: list[tuple[str, list[str]]]) -> No
     history = [message for said, tails in turns for message in (human(said, *tails), reply)][:-1]
     texts = ["".join(block.text for block in one.blocks if isinstance(block, TextBlock)) for one in history]
     items = [{"role": one.role.value, "content": words} for one, words in zip(history, texts, strict=True)]
-    tails = [f"\n\n{tail}" for tail in turns[-1][1]]
+    tails = Ticket(Binding(Flow(Settings())), messages=history).tails
     found, all_there = without_own_words({"messages": items}, "openai-chat", tails, earlier_tail_texts(history))
     assert all_there
-    assert [message["content"] for message in found["messages"][::2]] == [said for said, _ in turns]
+    # a message of per-call text alone stays one, in its own call and later: providers refuse an empty message
+    left = [said if said.strip() else words for (said, _), words in zip(turns, texts[::2], strict=True)]
+    assert [message["content"] for message in found["messages"][::2]] == left
 
 
 def test_two_messages_without_an_answer_between_them_are_one_turn() -> None:
     """A memory may say what it recalls in a message of its own: that was supplied for this call."""
     assert earlier_tail_texts([human("", "recalled"), human("question", "found")]) == []
+
+
+def test_words_of_the_last_human_message_are_never_taken_for_an_earlier_text() -> None:
+    """It bears nothing for this call, and ends as an earlier message's text did."""
+    items = [
+        {"role": "user", "content": "first\n\nFound"},
+        {"role": "assistant", "content": "yes"},
+        {"role": "user", "content": "Why did you say\n\nFound"},
+    ]
+    found, _ = without_own_words({"messages": items}, "openai-chat", [], [["\n\nFound"]])
+    assert [message["content"] for message in found["messages"]] == ["first", "yes", "Why did you say\n\nFound"]

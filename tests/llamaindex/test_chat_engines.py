@@ -27,10 +27,8 @@ RULES = "You serve a bicycle shop. Be brief."
 TEMPLATE = "Use the documents.\n{context_str}\nName your source.\n"
 REFINE = "Refine.\n{context_msg}\nSo far:\n{existing_answer}\n"
 REFINING = "Where the latest message gives an existing answer, these instructions on the context apply instead:"
-HEAD = (
-    "Use the documents.\n[[context_str]]\nName your source.\n"
-    f"{RULES}\n\n{REFINING}\nRefine.\n[[context_msg]]\nSo far:\n[[existing_answer]]\n"
-)
+HEAD = f"Use the documents.\n[[context_str]]\nName your source.\n{RULES}"
+REFINING_HEAD = f"{HEAD}\n\n{REFINING}\nRefine.\n[[context_msg]]\nSo far:\n[[existing_answer]]\n"
 
 
 @pytest.fixture
@@ -127,15 +125,14 @@ async def test_prefix_messages_stand_between_system_and_history(shop: Shop) -> N
 
 
 @pytest.mark.parametrize("way", ["chat", "achat", "stream_chat", "astream_chat"])
-async def test_all_calls_of_a_refined_answer_share_the_head_and_the_question(way: str, shop: Shop) -> None:
+async def test_calls_that_refine_say_so_behind_the_same_head(way: str, shop: Shop) -> None:
     llm = shop.model(context_window=1_000)
     texts = [f"{letter} " + "clause " * 120 for letter in "ABCDEF"]
     engine = prefix_safe(context_engine(shop, texts, llm=llm))
     await ask(engine, way, "All of it?")
     assert len(shop.desk.exchanges) > 1
-    head = [("developer", HEAD)]
     for at in range(len(shop.desk.exchanges)):
-        assert shop.sent(at)[:-1] == head
+        assert shop.sent(at)[:-1] == [("developer", REFINING_HEAD if at else HEAD)]
         assert shop.sent(at)[-1][1].startswith("All of it?\n\nFor this question:\n")
     first, second = shop.sent(0)[-1][1], shop.sent(1)[-1][1]
     assert "context_str" in first

@@ -47,7 +47,7 @@ def engine(shop: Shop, template: Any, *, per_call: tuple[str, ...] = (), refine:
 
 def first_head(shop: Shop) -> str:
     """The system text up to the instructions for refining."""
-    return shop.sent()[0][1].partition("\n\nWhere the latest message")[0]
+    return shop.sent()[0][1]
 
 
 @given(st.lists(PIECE, max_size=8), TEXT, TEXT, TEXT, TEXT)

@@ -115,7 +115,10 @@ def test_a_moment_as_a_default_is_found_in_the_description_and_in_the_schema() -
         ("trace_id=9af3c2d1", "id", "9af3c2d1"),
         ("Batch 8f3a2b1c9d0e4f5a follows", "id", "8f3a2b1c9d0e4f5a"),
         ("Use <function <lambda> at 0x7f2b4c3d5e10> to sort.", "address", "<function <lambda> at 0x7f2b4c3d5e10>"),
-        ("Write to /tmp/tmp8k2x_a1/out.csv", "temporary_path", "/tmp/tmp8k2x_a1/out.csv"),
+        ("trace 9af3c2d1 follows", "id", "9af3c2d1"),
+        ("Write to /tmp/tmp8k2x_a1b/out.csv", "temporary_path", "/tmp/tmp8k2x_a1b/out.csv"),
+        ("Write to /tmp/agent-48213/out.csv.", "temporary_path", "/tmp/agent-48213/out.csv."),
+        ("In /var/folders/zz/T/x", "temporary_path", "/var/folders/zz/T/x"),
     ],
 )
 def test_what_will_not_stay_is_found(text: str, kind: str, what: str) -> None:
@@ -133,6 +136,8 @@ def test_what_will_not_stay_is_found(text: str, kind: str, what: str) -> None:
         "Colours are #ff8800 and 0xFF8800; the port is 8080; the number is +49 30 1234567890.",
         "See ISO 27001, RFC 9110, section 3.2.1, CVE-2024-12345 and https://example.com/a/b2c3d4e5f6a7b8/c.",
         "Ask for the request id first, then for the session token and the order number.",
+        "Build 20241 houses, trace 10000 parcels, run number 10000 of session 20250; run python3 on arm64.",
+        "Write plots to /tmp/plot1.png, keep caches in /var/tmp/cache and never list /tmp/.",
         "The word is 0xCAFEBABE, and the mask is 0x7fff.",
         "internationalization, Donaudampfschifffahrt and supercalifragilistic2 are words.",
     ],
