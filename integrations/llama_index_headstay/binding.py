@@ -23,6 +23,7 @@ class Binding:
         flow: Prepares and completes its calls.
         tenant: The tenant, or how to find it.
         tail: Per-call text, or how to find it.
+        conversation: The conversation, or how to find it.
         engine: The vLLM server it calls, if it calls one.
         semantic: The semantic cache that answers its calls, or None.
         tail_affects_answer: Whether another tail can make another answer.
@@ -32,6 +33,7 @@ class Binding:
     flow: Flow
     tenant: Named = None
     tail: Named = None
+    conversation: Named = None
     engine: Engine | None = None
     semantic: Cache | None = None
     tail_affects_answer: bool = True
@@ -40,7 +42,11 @@ class Binding:
     def names(self) -> "Names":
         """Ask the application, in the context of the call, who it is for and what its tail is."""
         try:
-            return Names(name_of("tenant", self.tenant), name_of("tail", self.tail) or "")
+            return Names(
+                name_of("tenant", self.tenant),
+                name_of("tail", self.tail) or "",
+                name_of("conversation", self.conversation) or "",
+            )
         except ConfigError as problem:
             return Names(problem=problem)
 
@@ -76,6 +82,7 @@ class Binding:
             wire=wire,
             endpoint=endpoint,
             tenant=names.tenant,
+            thread=names.conversation,
             tail="\n\n".join(text for text in (names.tail, tail) if text),
             replies=replies,
             diagnoses=diagnoses,
@@ -113,9 +120,11 @@ class Names:
     Attributes:
         tenant: Whose call it is, or None.
         tail: Its per-call text, or empty.
+        conversation: Which conversation it belongs to, or empty.
         problem: Why that is not known, or None.
     """
 
     tenant: str | None = None
     tail: str = ""
+    conversation: str = ""
     problem: ConfigError | None = None

@@ -57,6 +57,7 @@ def cache_aware(
     semantic_cache: object = None,
     tail_affects_answer: bool = True,
     tenant: Named = None,
+    conversation: Named = None,
     ttl: str | None = None,
     on_break: OnBreak = "warn",
     verify: Verify = "local",
@@ -79,6 +80,8 @@ def cache_aware(
         tail_affects_answer: Whether another `tail` can make another answer. With False it does not count for the
             semantic cache; say so of a clock.
         tenant: Nothing is shared between tenants; or a callable without arguments, such as `ContextVar.get`.
+        conversation: Id of the conversation, or a callable without arguments: LlamaIndex names none. Without it a call
+            is known by what was said before, which does not show that a history was edited.
         ttl: Time to live by the provider's name for it ("5m", "1h"; "24h"); None is the provider's default.
         on_break: "warn" logs each break once with its remedy; "raise" is for tests; "record" only records.
         verify: "local" reads each request back before it is sent; "off" does not; "provider" also asks the API to
@@ -96,7 +99,7 @@ def cache_aware(
     """
     _check(llm)
     check_sdk(llm)
-    for what, given in (("tenant", tenant), ("tail", tail)):
+    for what, given in (("tenant", tenant), ("tail", tail), ("conversation", conversation)):
         check_named(what, given)
     if engine is not None and not isinstance(cast("object", engine), Engine):
         raise ConfigError(f"engine={type(engine).__name__}: give an Engine, such as headstay.providers.vllm.Engine()")
@@ -107,7 +110,7 @@ def cache_aware(
     settings.check(find_rules(wire_of(llm), _model_name(llm)) if engine is None else engine.rules, _model_name(llm))
     semantic = None if semantic_cache is None else semantic_engine("semantic_cache", semantic_cache)
     flow = Flow(settings, head_store=head_store, ledger=ledger)
-    binding = Binding(flow, tenant, tail, engine, semantic, tail_affects_answer)
+    binding = Binding(flow, tenant, tail, conversation, engine, semantic, tail_affects_answer)
     try:
         return _copy(llm, binding)
     except TypeError:  # a class that allows no subclass, or whose objects cannot change theirs

@@ -171,7 +171,7 @@ class _Sending:
             call = self._binding.pass_on(shown, self._wire, reason, names=ticket.names)
         else:
             call = self._binding.prepare(
-                shown,
+                {**shown, **self._deployed},
                 self._wire,
                 names=ticket.names,
                 tail="\n\n".join(text.strip() for text in ticket.tails) if found else "",
@@ -181,11 +181,19 @@ class _Sending:
             )
         self._call = self._ticket.call = call
         sent = {**call.body, **classes}
+        if self._deployed and "model" in given:
+            sent["model"] = given["model"]
         if call.unverified is not None:  # nothing was put behind it, so its per-call text stays where it stood
             own = without_own_words(posted, self._wire, ())[0]
             at_provider = call.lane is not None  # the earlier messages are there; else it goes out as it was said
             sent |= messages_of(with_words(own, self._wire, ticket.names.tail) if at_provider else own, self._wire)
         return fitted(self._method, sent)
+
+    @property
+    def _deployed(self) -> dict[str, str]:
+        """What Azure calls by a name of the application's own: the model's name decides the rules."""
+        model = getattr(self._ticket.llm, "model", None)
+        return {"model": model} if isinstance(model, str) and "Azure" in type(self._client).__name__ else {}
 
     @property
     def _endpoint(self) -> str:

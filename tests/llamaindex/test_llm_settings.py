@@ -15,6 +15,7 @@ from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPro
 from llama_index.core.settings import Settings
 from llama_index.llms.openai import OpenAI
 from llama_index.llms.openai_like import OpenAILike
+from openai import AzureOpenAI
 
 from headstay import Ledger, Slot
 from headstay.emulator import Emulator, VLLMSettings, serve
@@ -230,3 +231,47 @@ async def test_tenant_that_cannot_be_told_shares_with_nobody(desk_llm: Any) -> N
 
 def test_mock_llm_is_an_llm_too() -> None:
     assert isinstance(cache_aware(MockLLM()), MockLLM)
+
+
+_talk: ContextVar[str | None] = ContextVar("talk", default=None)
+
+
+async def test_edited_history_is_named_where_the_conversation_is(desk: Emulator, desk_llm: Any) -> None:
+    """Without a name for it, a history with another past is another conversation."""
+    for conversation, causes in ((_talk.get, ["history_edited"]), (None, [])):
+        ledger = Ledger()
+        llm = cache_aware(desk_llm(), conversation=conversation, on_break="record", ledger=ledger)
+        token = _talk.set("one")
+        for first in ("hello", "good day"):
+            said = [("system", POLICY), ("user", first), ("assistant", "Hello!"), ("user", "Where is my parcel?")]
+            said += [] if first == "hello" else [("assistant", "In Rome."), ("user", "And now?")]
+            llm.chat([ChatMessage(role=role, content=text) for role, text in said])
+        _talk.reset(token)
+        rows = list(ledger.rows())
+        assert [str(found.cause) for found in rows[1].breaks] == causes
+
+
+class Deployed(OpenAI):
+    """As LlamaIndex's class for Azure: requests name a deployment, and the model is only a setting."""
+
+    engine: str = "our-deployment"
+
+    def _get_client(self) -> Any:
+        return self._client
+
+    def _get_model_kwargs(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super()._get_model_kwargs(**kwargs), "model": self.engine}
+
+
+async def test_deployment_of_azure_has_the_rules_of_its_model(desk: Emulator) -> None:
+    """The emulator knows no deployments, so this one bears the name of another model."""
+    client = AzureOpenAI(azure_endpoint=desk.base_url, api_key="key-a", api_version="2026-09-01", max_retries=0)
+    ledger = Ledger()
+    bare = Deployed(model="gpt-5.4", engine="gpt-5.6-terra", api_key="key-a", openai_client=client)
+    llm = cache_aware(bare, on_break="record", ledger=ledger)
+    llm.chat([ChatMessage(role="system", content=POLICY), ChatMessage(content="hello")])
+    client.close()
+    (exchange,) = desk.exchanges
+    assert exchange.body["model"] == "gpt-5.6-terra"
+    assert "prompt_cache_breakpoint" not in json.dumps(exchange.body)  # which 5.6 has, and 5.4 has not
+    assert [row.model for row in ledger.rows()] == ["gpt-5.4"]
