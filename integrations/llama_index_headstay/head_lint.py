@@ -37,7 +37,9 @@ def lint_head(subject: object, *, ignore: Sequence[Known] = ()) -> tuple[HeadFin
     Found are dates, times, random ids, temporary paths and addresses of objects, such as the one that
     `FunctionTool.from_defaults` prints for a default value; tools with one name; tools that a retriever picks anew for
     each query; a tool choice for the first step only; a chat engine that puts retrieved text before its instructions.
-    Nothing is called and nothing is sent.
+    Nothing is called and nothing is sent. Not found is what does not tell by its form that it varies: a name, a number,
+    a weekday, a time or a date without its year, a short id without a word such as "trace id" before it, a fixed file
+    name under /tmp, and whatever a function fills into a template.
 
     Args:
         subject: An agent, an `AgentWorkflow` (all its agents, with their handoff tools), a chat or query engine, an

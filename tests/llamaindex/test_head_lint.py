@@ -137,6 +137,7 @@ def test_what_will_not_stay_is_found(text: str, kind: str, what: str) -> None:
         "See ISO 27001, RFC 9110, section 3.2.1, CVE-2024-12345 and https://example.com/a/b2c3d4e5f6a7b8/c.",
         "Ask for the request id first, then for the session token and the order number.",
         "Build 20241 houses, trace 10000 parcels, run number 10000 of session 20250; run python3 on arm64.",
+        "You serve Anna, who has 3 open orders, the first of them a4f2; it is Monday, 30 November, 10:15.",
         "Write plots to /tmp/plot1.png, keep caches in /var/tmp/cache and never list /tmp/.",
         "The word is 0xCAFEBABE, and the mask is 0x7fff.",
         "internationalization, Donaudampfschifffahrt and supercalifragilistic2 are words.",
