@@ -161,6 +161,23 @@ class Slot:
             raise ConfigError(f"{self!r} raised {type(problem).__name__}; it must give (start, end) pairs") from problem
 
 
+def read_slots(volatile: object) -> tuple[Slot, ...]:
+    """Return the slots that a host was given as `volatile=`.
+
+    Args:
+        volatile: "strict", None, a `Slot` or a list of them.
+
+    Raises:
+        ConfigError: It is none of these.
+    """
+    if volatile is None or volatile == "strict":
+        return ()
+    slots = [volatile] if isinstance(volatile, Slot) else volatile
+    if isinstance(slots, (list, tuple)) and all(isinstance(slot, Slot) for slot in cast("list[object]", slots)):
+        return tuple(cast("list[Slot]", slots))
+    raise ConfigError(f'volatile={volatile!r}: say "strict", None, or a list of Slot(...)')
+
+
 def _is_reference(match: str) -> bool:
     return match.startswith("{") and match.endswith("}") and bool(_SLOT_NAME.fullmatch(match[1:-1]))
 

@@ -22,7 +22,7 @@ from headstay.errors import ConfigError
 from headstay.flow import Flow, OnBreak, Settings, Verify
 from headstay.headstore import HeadStore
 from headstay.ledger import Ledger
-from headstay.slots import Slot
+from headstay.slots import Slot, read_slots
 from headstay.streams import afirst_within, first_within
 from headstay.values import Declared
 from langchain_headstay.identity import Binding, Tail, Tenant, calling, remember, with_run_id
@@ -96,7 +96,7 @@ def declare(
     Raises:
         ConfigError: It is no template, or no list of slots, or a slot names a variable that no template has.
     """
-    declared = Declared(read_templates(template), _slots(volatile), strict=volatile is not None)
+    declared = Declared(read_templates(template), read_slots(volatile), strict=volatile is not None)
     declared.check()
     return declared
 
@@ -139,15 +139,6 @@ def check_model(model: object) -> None:
             f"{type(model).__name__} is no chat model: give the model itself, and bind tools, choose structured output "
             "or make it configurable on the result"
         )
-
-
-def _slots(volatile: object) -> tuple[Slot, ...]:
-    if volatile is None or volatile == "strict":
-        return ()
-    slots = [volatile] if isinstance(volatile, Slot) else volatile
-    if isinstance(slots, (list, tuple)) and all(isinstance(slot, Slot) for slot in cast("list[object]", slots)):
-        return tuple(cast("list[Slot]", slots))
-    raise ConfigError(f'volatile={volatile!r}: say "strict", None, or a list of Slot(...)')
 
 
 def _copy(model: Model, binding: Binding) -> Model:

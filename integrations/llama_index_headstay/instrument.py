@@ -22,7 +22,7 @@ from headstay.ledger import Ledger
 from headstay.prompt import Wire
 from headstay.providers.rules import find_rules
 from headstay.providers.vllm import Engine
-from headstay.slots import Slot
+from headstay.slots import Slot, read_slots
 from headstay.values import Declared
 from llama_index_headstay.answering import Answering
 from llama_index_headstay.binding import Binding
@@ -143,11 +143,7 @@ def _check(llm: object) -> None:
 def _declared(
     template: TemplateLike | Sequence[TemplateLike] | None, volatile: str | Slot | Sequence[Slot] | None
 ) -> Declared:
-    slots: object = () if volatile in (None, "strict") else [volatile] if isinstance(volatile, Slot) else volatile
-    listed = cast("Sequence[object]", slots) if isinstance(slots, (list, tuple)) else [slots]
-    if not all(isinstance(slot, Slot) for slot in listed):
-        raise ConfigError(f'volatile={volatile!r}: say "strict", None, or a list of Slot(...)')
-    declared = Declared(read_templates(template), tuple(cast("list[Slot]", listed)), strict=volatile is not None)
+    declared = Declared(read_templates(template), read_slots(volatile), strict=volatile is not None)
     declared.check()
     return declared
 
