@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
 
 from headstay.prompt import Wire
 from llama_index_headstay.binding import Binding
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     class _Base(LLM):
         """What every class has that is instrumented."""
 
+        @property
+        def metadata(self) -> LLMMetadata: ...
         def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse: ...
         def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse: ...
         def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any: ...

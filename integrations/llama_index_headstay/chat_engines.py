@@ -68,9 +68,12 @@ def prefix_safe(engine: Engine, *, per_call: Sequence[str] = ()) -> Engine:
         return cast("Engine", _query_engine(engine, names))
     if isinstance(cast("object", engine), (ContextChatEngine, CondensePlusContextChatEngine)):
         return cast("Engine", _chat_engine(engine, names))
+    given = cast("object", engine)
+    name = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
     raise ConfigError(
-        f"prefix_safe({type(engine).__name__}): supported are {_SUPPORTED}, and their subclasses; SimpleChatEngine and "
-        "the multi-modal chat engines keep system message and history in front already"
+        f"prefix_safe({name}): supported are {_SUPPORTED}, and their subclasses. SimpleChatEngine and the multi-modal "
+        "chat engines keep system message and history in front already, and an agent needs a wrapped LLM only; of an "
+        "engine around another give the one inside"
     )
 
 

@@ -1,6 +1,7 @@
 """Who a call is made for, and the caches that answer it: what LlamaIndex hands no config for."""
 
 from collections.abc import Callable
+from inspect import iscoroutinefunction, signature
 from typing import cast
 
 from headstay.errors import ConfigError
@@ -10,6 +11,9 @@ Named = str | Callable[[], str | None] | None
 """A name, or a callable without arguments that is asked in the context of each call, such as `ContextVar.get`."""
 
 
+_WANTED = "a str that is not empty, or a callable without arguments (such as ContextVar.get)"
+
+
 def check_named(setting: str, value: object) -> None:
     """Refuse what is no name, no callable and not None.
 
@@ -17,10 +21,20 @@ def check_named(setting: str, value: object) -> None:
         ConfigError: It is none of these.
     """
     if value is not None and not (isinstance(value, str) and value) and not callable(value):
-        raise ConfigError(
-            f"{setting}={value!r}: give a str that is not empty, a callable without arguments (such as "
-            "ContextVar.get), or None"
-        )
+        raise ConfigError(f"{setting}={value!r}: give {_WANTED}, or None")
+    if callable(value) and (isinstance(value, type) or iscoroutinefunction(value) or _needs_arguments(value)):
+        name = getattr(value, "__name__", type(value).__name__)
+        raise ConfigError(f"{setting}={name}: give {_WANTED}; LlamaIndex hands it no config, and it is not awaited")
+
+
+def _needs_arguments(function: Callable[..., object]) -> bool:
+    try:
+        signature(function).bind()
+    except TypeError:
+        return True
+    except ValueError:  # it does not show its signature
+        return False
+    return False
 
 
 def name_of(setting: str, given: Named) -> str | None:
@@ -35,7 +49,7 @@ def name_of(setting: str, given: Named) -> str | None:
         raise ConfigError(f"{setting}= raised {type(problem).__name__}") from problem
     if text is not None and not isinstance(cast("object", text), str):
         raise ConfigError(f"{setting}= gave {type(text).__name__}, expected a str or None")
-    return text
+    return text or None
 
 
 def semantic_engine(setting: str, given: object) -> Cache:

@@ -12,6 +12,7 @@ from copy import deepcopy
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import LLMMetadata, MessageRole
 from llama_index.core.bridge.pydantic import SerializerFunctionWrapHandler, model_serializer
 from llama_index.core.llms.structured_llm import StructuredLLM
 
@@ -101,6 +102,8 @@ def cache_aware(
     check_sdk(llm)
     for what, given in (("tenant", tenant), ("tail", tail), ("conversation", conversation)):
         check_named(what, given)
+    if name is not None and not isinstance(cast("object", name), str):
+        raise ConfigError(f"name={name!r}: give a str, or None")
     if engine is not None and not isinstance(cast("object", engine), Engine):
         raise ConfigError(f"engine={type(engine).__name__}: give an Engine, such as headstay.providers.vllm.Engine()")
     if not isinstance(cast("object", tail_affects_answer), bool):
@@ -132,12 +135,14 @@ def _check(llm: object) -> None:
     """
     if isinstance(llm, StructuredLLM):
         raise ConfigError("this is a StructuredLLM: give the LLM inside it, and call as_structured_llm on the result")
+    if isinstance(llm, Instrumented):
+        raise ConfigError("this LLM is wrapped already: give all settings at once, and wrap the original")
     if isinstance(llm, str):
         raise ConfigError(f"llm={llm!r} is a name and no LLM: give the LLM itself, such as OpenAI(model={llm!r})")
     if isinstance(llm, type):
         raise ConfigError(f"{llm.__name__} is a class and no LLM: give the LLM itself, {llm.__name__}(...)")
     if not isinstance(llm, BaseLLM):
-        raise ConfigError(f"{type(llm).__name__} is no LLM of LlamaIndex: give the LLM itself")
+        raise ConfigError(f"{type(llm).__name__} is no LLM of LlamaIndex: give what you pass as llm= or Settings.llm")
 
 
 def _declared(
@@ -224,6 +229,19 @@ class Instrumented(Answering):
     """The methods an instrumented LLM has before those of its own class."""
 
     headstay_base: ClassVar[type[BaseLLM]]
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What the class says; but of a model that takes instructions of the operator's, engines shall send them so.
+
+        LlamaIndex's OpenAI class has its engines send the system prompt of newer models as a human's words, while it
+        writes a system message as the developer message that these models take.
+        """
+        known = super().metadata
+        demoted = known.system_role == MessageRole.USER and known.is_function_calling_model
+        if demoted and self.headstay_wire in ("openai-chat", "openai-responses"):
+            return known.model_copy(update={"system_role": MessageRole.SYSTEM})
+        return known
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Pickle as settings without keys, and the binding: the class is made again, and finds its key by itself."""

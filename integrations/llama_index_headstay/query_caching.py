@@ -9,7 +9,17 @@ from headstay.semantic.control import current_names
 from headstay.semantic.reasons import Reason
 from llama_index_headstay.identity import Named, name_of
 
+_MOST_SAID = 64
+
+_said: set[str] = set()
 _log = logging.getLogger("headstay.semantic")
+
+
+def _say(line: str) -> None:
+    """Log a line once."""
+    if line not in _said and len(_said) < _MOST_SAID:
+        _said.add(line)
+        _log.warning("%s", line)
 
 
 class UnnamedError(Exception):
@@ -55,11 +65,11 @@ class Caching:
             try:
                 found[what] = name_of(what, given) or None
             except ConfigError as problem:  # the application's callable; its call goes on
-                _log.warning("%s; the query went on without the cache", problem)
+                _say(f"{problem}; the query went on without the cache")
                 raise UnnamedError(Reason.INTERNAL_ERROR) from problem
             if found[what] is None and callable(given):
                 if what != "version":
                     raise UnnamedError(Reason.NO_TENANT)
-                _log.warning("version= gave no version; the query went on without the cache")
+                _say("version= gave no version; the query went on without the cache")
                 raise UnnamedError(Reason.INTERNAL_ERROR)
         return found

@@ -167,7 +167,7 @@ class _Sending:
         body, found = without_own_words(posted, self._wire, ticket.tails, ticket.earlier_tails)
         shown, classes = schemas_shown(body)
         if self._wire == "host-messages":
-            reason = "a text completion has no head to keep"
+            reason = "a text completion has no head to keep; an OpenAILike chat model needs is_chat_model=True"
             call = self._binding.pass_on(shown, self._wire, reason, names=ticket.names)
         else:
             call = self._binding.prepare(

@@ -10,6 +10,8 @@ from typing import cast
 
 from llama_index.core.base.llms.types import ChatMessage, ContentBlock, MessageRole, TextBlock
 
+from headstay.errors import ConfigError
+
 KEY = "headstay"
 """The key of `additional_kwargs` under which headstay keeps what it says of a message or a reply."""
 
@@ -22,7 +24,13 @@ def with_tail(message: ChatMessage, text: str) -> ChatMessage:
     Args:
         message: The message; it is not changed.
         text: The text; an empty one adds nothing.
+
+    Raises:
+        ConfigError: It is no human message.
     """
+    if not isinstance(cast("object", message), ChatMessage) or message.role != MessageRole.USER:
+        given = str(message.role.value) if isinstance(cast("object", message), ChatMessage) else type(message).__name__
+        raise ConfigError(f"with_tail({given}): give the ChatMessage of a user; text for one call stands in no other")
     if not text.strip():
         return message
     blocks: list[ContentBlock] = [*message.blocks, TextBlock(text=f"\n\n{text.strip()}")]

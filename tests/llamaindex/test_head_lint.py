@@ -323,16 +323,17 @@ def test_a_simple_chat_engine_is_read(index: VectorStoreIndex) -> None:
 
 def test_what_an_instrumented_model_cuts_out_of_the_instructions_is_no_finding(index: VectorStoreIndex) -> None:
     words = f"You serve {UUID}. It is 2026-11-30T10:00:00Z. The prices are of 2026-11-01."
-    llm = cache_aware(MockLLM(system_prompt=words), on_break="record")
+    bare = MockLLM(system_prompt=words)
+    llm = cache_aware(bare, on_break="record")
     agent = FunctionAgent(tools=[search], llm=llm, system_prompt=words)
     assert kinds(lint_head(agent)) == [("address", "tools[search].description"), ("date", "system_prompt")]
     assert kinds(lint_head(llm)) == [("date", "system_prompt")]
     assert kinds(lint_head(index.as_query_engine(llm=llm))) == [("date", "llm.system_prompt")]
     chat = SimpleChatEngine.from_defaults(llm=llm, system_prompt=words)
     assert kinds(lint_head(chat)) == [("date", "prefix_messages[0]")]
-    declared = cache_aware(llm, volatile=[Slot(r"prices are of (?P<day>\S+)\.$")], on_break="record")
+    declared = cache_aware(bare, volatile=[Slot(r"prices are of (?P<day>\S+)\.$")], on_break="record")
     assert lint_head(declared) == ()
-    assert len(lint_head(cache_aware(llm, volatile=None, on_break="record"))) == 3
+    assert len(lint_head(cache_aware(bare, volatile=None, on_break="record"))) == 3
 
 
 def test_a_chat_engine_made_prefix_safe_is_not_named(index: VectorStoreIndex) -> None:

@@ -46,11 +46,9 @@ def test_copy_is_of_the_same_class() -> None:
     assert aware is not llm
 
 
-def test_copy_of_a_copy_has_the_last_settings() -> None:
-    first, second = Ledger(), Ledger()
-    twice = cache_aware(cache_aware(bare(), ledger=first), ledger=second)
-    assert len([kind for kind in type(twice).__mro__ if kind.__name__ == "Bound"]) == 1
-    assert twice.headstay_binding.flow.ledger is second  # type: ignore[attr-defined]
+def test_wrapping_twice_would_lose_the_first_settings() -> None:
+    with pytest.raises(ConfigError, match="wrapped already"):
+        cache_aware(cache_aware(bare(), tenant="acme"))
 
 
 def test_it_can_be_the_llm_of_settings_and_agents() -> None:
@@ -129,6 +127,9 @@ def test_what_is_no_llm_is_refused(given: Any, said: str) -> None:
         ({"tenant": 7}, "tenant=7"),
         ({"tenant": ""}, "tenant=''"),
         ({"tail": 7}, "tail=7"),
+        ({"tenant": lambda config: "acme"}, "a callable without arguments"),
+        ({"tenant": str}, "a callable without arguments"),
+        ({"name": 5}, "name=5: give a str"),
         ({"semantic_cache": "answers.db"}, "semantic_cache=str: give a cache"),
         ({"semantic_cache": Cache}, "semantic_cache=the class Cache: give a cache"),
         ({"tail_affects_answer": "no"}, "say True or False"),
@@ -275,3 +276,11 @@ async def test_deployment_of_azure_has_the_rules_of_its_model(desk: Emulator) ->
     assert exchange.body["model"] == "gpt-5.6-terra"
     assert "prompt_cache_breakpoint" not in json.dumps(exchange.body)  # which 5.6 has, and 5.4 has not
     assert [row.model for row in ledger.rows()] == ["gpt-5.4"]
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-5.4"])
+def test_engines_send_their_system_prompt_as_the_operators(model: str) -> None:
+    """LlamaIndex would send it as a human's words to newer models, where no template and no marker finds it."""
+    llm = cache_aware(OpenAI(model=model, api_key=KEY))
+    assert llm.metadata.system_role.value == "system"
+    assert OpenAI(model=model, api_key=KEY).metadata.system_role.value == ("user" if model == "gpt-5.4" else "system")

@@ -170,7 +170,7 @@ async def test_text_completion_api_has_no_head_and_says_so(desk: Emulator, desk_
     with pytest.raises(NotFoundError):
         llm.complete("one")
     (row,) = ledger.rows()
-    assert row.unverified == "a text completion has no head to keep"
+    assert row.unverified == "a text completion has no head to keep; an OpenAILike chat model needs is_chat_model=True"
     assert row.error == "NotFoundError"
 
 

@@ -141,7 +141,9 @@ class Driver:
         """Begin a conversation with a LlamaIndex agent; one memory holds it."""
         # The agent has loaded the module; nothing of the host framework is imported here.
         memory = getattr(sys.modules.get("llama_index.core.memory"), "ChatMemoryBuffer", None)
-        more = {} if memory is None else {"memory": memory.from_defaults()}
+        known = _parameters(self.made.run).values()  # a workflow of the application's own may take none
+        takes = any(one.name == "memory" or one.kind is one.VAR_KEYWORD for one in known)
+        more = {"memory": memory.from_defaults()} if memory is not None and takes else {}
 
         def ask(text: str) -> None:
             self.runner.run(called(partial(self.made.run, user_msg=text, **more)))

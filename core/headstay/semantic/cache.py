@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 SWITCH = "HEADSTAY_CACHE"
 """Environment variable; "off" switches every semantic cache of the process off, at once."""
 
+_OFF = ("off", "0", "false", "no", "n", "none", "disabled")
 _NEIGHBOURS = 8
 _FAMILIES = 1_024
 _TEXTS = 64
@@ -321,7 +322,7 @@ class Cache:
 
     def _answered(self, request: AskedRequest, mode: Mode | None, threshold: float | None) -> Lookup:
         start = Lookup(request, self._now(), check_mode(mode or current_mode()))
-        if not self.enabled or os.environ.get(SWITCH, "").lower() in ("off", "0", "false"):
+        if not self.enabled or os.environ.get(SWITCH, "").strip().lower() in _OFF:
             return replace(start, reason=Reason.DISABLED)
         if start.mode == "bypass":
             return replace(start, reason=Reason.BYPASSED)
