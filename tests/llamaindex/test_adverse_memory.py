@@ -9,6 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from pydantic import Field
+from tests.llamaindex.memory_bench import close
 
 from llama_index_headstay.memory import SteppedMemory
 
@@ -84,6 +85,7 @@ def test_no_history_is_cut_inside_an_exchange_and_nothing_is_lost(conversation: 
                 if memory._estimate_token_count(kept) > LIMIT:
                     assert {number(one) for one in kept} == {number(kept[-1])}  # only the one that goes on
                 first_kept.append(len(every) - len(kept))
+        await close(memory)  # its connection belongs to this loop
         assert first_kept == sorted(first_kept)
 
     asyncio.run(run())
@@ -123,8 +125,7 @@ async def test_a_restart_in_the_middle_of_a_turn_sends_the_same_history(tmp_path
     assert str(after[-2].content).startswith("the last\n")
     assert "recalled 1" in str(after[-2].content)
     for memory in (first, second):
-        store: Any = memory.sql_store
-        await store._async_engine.dispose()
+        await close(memory)
 
 
 async def test_an_agent_that_hands_off_after_it_wrote_its_thoughts_down_is_in_the_same_turn() -> None:
@@ -136,6 +137,7 @@ async def test_an_agent_that_hands_off_after_it_wrote_its_thoughts_down_is_in_th
     assert after[0] == before[0]
     assert "recalled 1" in str(after[0].content)
     assert len(after) == 2
+    await close(memory)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "{", "{x}", "<memory>", "smile \U0001f600"])
@@ -144,3 +146,4 @@ async def test_odd_texts_come_back(text: str) -> None:
     await memory.aput(ChatMessage(role="user", content=text))
     assert [one.content for one in await memory.aget_all()] == [text]
     assert "recalled 1" in str((await memory.aget())[-1].content)
+    await close(memory)

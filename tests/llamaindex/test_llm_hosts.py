@@ -111,7 +111,9 @@ async def test_react_agent(shop: Emulator, llm: Any, ledger: Ledger) -> None:
 
 
 async def test_simple_chat_engine(shop: Emulator, llm: Any, ledger: Ledger) -> None:
-    engine = SimpleChatEngine.from_defaults(llm=llm, system_prompt=POLICY)
+    engine = SimpleChatEngine.from_defaults(
+        llm=llm, system_prompt=POLICY, memory=ChatMemoryBuffer.from_defaults(token_limit=100_000)
+    )
     assert str(engine.chat("hello")) == "There are seven."
     assert str(await engine.achat("hello again")) == "There are seven."
     assert "".join(engine.stream_chat("and again").response_gen) == "There are seven."
