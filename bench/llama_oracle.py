@@ -13,14 +13,13 @@ from headstay.emulator.agent_oracle import output_tokens
 from headstay.emulator.agent_oracle_layout import AgentRequest, Layout
 from headstay.emulator.agent_workload import AgentWorkload
 from headstay.emulator.agent_workload_labels import AgentCall
-from headstay.emulator.oracle import OracleCall, OracleResult, Prices
-from headstay.emulator.oracle_cache import MarkedCache, Use
+from headstay.emulator.oracle import OracleCall, OracleResult, Prices, accounted
+from headstay.emulator.oracle_cache import MarkedCache
 from headstay.emulator.oracle_layout import Segment
 from headstay.emulator.oracle_rules import rules_for
 from headstay.emulator.reply import Wire
 from llama_labels import HANDBOOK
 
-_PER_MILLION = 1e-6
 _Turn = tuple[str, int]
 
 
@@ -83,23 +82,6 @@ def turn_oracle_run(
     calls: list[OracleCall] = []
     for call in workload.calls:
         request = layout.request(call)
-        calls.append(_call(call, request, cache.use(request), prices))
+        whose, said = (call.thread, call.turn), output_tokens(call)
+        calls.append(accounted(whose, request.input_tokens, cache.use(request), said, prices))
     return OracleResult(model, wire, seconds, implicit_developer_reuse=False, calls=tuple(calls))
-
-
-def _call(call: AgentCall, request: AgentRequest, use: Use, prices: Prices | None) -> OracleCall:
-    uncached, output = request.input_tokens - use.readable - use.writes, output_tokens(call)
-    cost = None
-    if prices is not None:
-        paid = uncached * prices.input + use.readable * prices.read + use.writes * prices.write
-        cost = (paid + output * prices.output) * _PER_MILLION
-    return OracleCall(
-        conversation=call.thread,
-        turn=call.turn,
-        input_tokens=request.input_tokens,
-        readable=use.readable,
-        writes=use.writes,
-        uncached=uncached,
-        output_tokens=output,
-        cost=cost,
-    )

@@ -69,3 +69,7 @@ class Call:
         """Note the first token of the reply."""
         if self.first_token is None:
             self.first_token = time.monotonic() - self.clock
+
+    def left(self) -> None:
+        """Note that nobody wanted the rest of its stream, so that its usage may be missing."""
+        self.unverified = self.unverified or "the stream was closed before its end"

@@ -28,7 +28,7 @@ from headstay.local.pip_run import masked
 from headstay.local.process import leaving_on_signals
 from headstay.local.profile import Settings, launch
 from headstay.local.watch import Patience, Service
-from headstay.providers.vllm import Engine
+from headstay.providers.vllm import SALT_KEY, Engine
 
 app = typer.Typer(help="Run a vLLM server of your own, with prefix caching.", no_args_is_help=True)
 
@@ -323,7 +323,7 @@ def warm(
         if salt == "":
             raise ConfigError("--salt: it is empty; leave it out for a head without one")
         if tenant is not None:
-            salt = Engine(salt_key=os.environ.get("HEADSTAY_SALT_KEY", "").encode()).salt(tenant)
+            salt = Engine(salt_key=os.environ.get(SALT_KEY, "").encode()).salt(tenant)
         body = _request(request)
         home = find_home()
         server = _server(base_url, api_key, states.read(home))

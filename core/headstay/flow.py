@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -202,6 +202,31 @@ class Flow:
         started = time.time() if now is None else now
         sent = dict(body) if engine is None else engine.with_salt(body, tenant)
         return Call(sent, wire, started, tenant, str(body.get("model", "")), unverified=reason)
+
+    def unasked(
+        self,
+        body: Mapping[str, object],
+        wire: Wire,
+        problem: ConfigError,
+        tenant: Callable[[], str | None],
+        *,
+        engine: Engine | None = None,
+    ) -> Call:
+        """Let a request go out as the application made it, whose callable did not say what it was asked.
+
+        What the callable raised goes into the log and not into the ledger.
+
+        Args:
+            body: As the host built it.
+            wire: Its wire format.
+            problem: Which setting failed; its cause is what the callable raised.
+            tenant: Asks for the tenant, and may raise ConfigError.
+            engine: As in `prepare`.
+        """
+        words = f": {problem.__cause__}" if problem.__cause__ else ""
+        self.say(f"sent unchanged and unverified: {problem}{words}")
+        sent = dict(body) if engine is None else engine.kept_apart(body, tenant)
+        return Call(sent, wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
 
     def abandon(self, call: Call) -> None:
         """Forget a call that was prepared only to be looked at."""

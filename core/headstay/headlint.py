@@ -15,6 +15,7 @@ from headstay.comparison.clocks import DAY, MONTH
 from headstay.errors import ConfigError
 from headstay.excerpt import excerpt
 from headstay.remedy import slot_line
+from headstay.slots import STRICT_ID
 from headstay.values import Declared, extract
 
 Kind = Literal[
@@ -60,7 +61,7 @@ _PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         re.compile(r"(?i:\b(?:timestamp|epoch|unix time|now|time)\W{1,4})(?P<found>1[5-9]\d{8}(?:\d{3})?)\b"),
     ),
     ("date", re.compile(rf"(?<![\w.-])(?:{'|'.join(_DATES)})(?!\w|[.:-]\d)|{_EAST_ASIAN_DATE}")),
-    ("id", re.compile(r"(?<![\w-])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![\w-])")),
+    ("id", STRICT_ID),
     (
         "id",
         re.compile(

@@ -10,7 +10,7 @@ from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from headstay.semantic.flight import Flight
+from headstay.semantic.flight import aland, land
 from headstay.semantic.lookup import Lookup
 from headstay.semantic.reasons import Reason
 from langchain_headstay.replay import chunks_of, generations_of, with_parsed
@@ -52,7 +52,7 @@ def generate(cache: SemanticCache, ask: Ask, fetch: Callable[[], ChatResult]) ->
     try:
         return _served(lookup) if lookup.entry is not None else _kept(cache, lookup, fetch())
     finally:
-        _land(flight)
+        land(flight)
 
 
 async def agenerate(cache: SemanticCache, ask: Ask, fetch: Callable[[], Awaitable[ChatResult]]) -> ChatResult:
@@ -61,7 +61,7 @@ async def agenerate(cache: SemanticCache, ask: Ask, fetch: Callable[[], Awaitabl
     try:
         return _served(lookup) if lookup.entry is not None else await to_thread(_kept, cache, lookup, await fetch())
     finally:
-        await _aland(flight)
+        await aland(flight)
 
 
 def stream(
@@ -79,7 +79,7 @@ def stream(
             yield chunk
         _keep_chunks(cache, lookup, chunks)
     finally:
-        _land(flight)
+        land(flight)
 
 
 async def astream(
@@ -99,17 +99,7 @@ async def astream(
                 yield chunk
         await to_thread(_keep_chunks, cache, lookup, chunks)
     finally:
-        await _aland(flight)
-
-
-def _land(flight: Flight | None) -> None:
-    if flight is not None:
-        flight.land()
-
-
-async def _aland(flight: Flight | None) -> None:
-    if flight is not None:
-        await to_thread(flight.land)
+        await aland(flight)
 
 
 def _served(lookup: Lookup) -> ChatResult:

@@ -22,6 +22,7 @@ from pydantic import ConfigDict, PrivateAttr, SkipValidation
 from headstay.errors import ConfigError
 from headstay.semantic.answer import Answer
 from headstay.semantic.chain import named
+from headstay.semantic.flight import aland, land
 from headstay.semantic.lookup import Lookup
 from headstay.semantic.policy import check_name
 from headstay.semantic.reasons import Reason
@@ -134,8 +135,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
             watch = Watch()
             return self._kept(lookup, watch, input, self.bound.invoke(input, _watched(config, watch), **kwargs))
         finally:
-            if flight is not None:
-                flight.land()
+            land(flight)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 - LangChain's name
         """Return the kept answer, or the chain's."""
@@ -152,8 +152,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
             answer = await self.bound.ainvoke(input, _watched(config, watch), **kwargs)
             return await to_thread(self._kept, lookup, watch, input, answer)
         finally:
-            if flight is not None:
-                await to_thread(flight.land)
+            await aland(flight)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002 - LangChain's name
         """Replay the kept answer, or hand the chain's stream on and keep it when it has ended."""
@@ -171,8 +170,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
                 yield chunk
             self._kept(lookup, watch, input, _sum(chunks))
         finally:
-            if flight is not None:
-                flight.land()
+            land(flight)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002 - LangChain's name
         """Replay the kept answer, or hand the chain's stream on and keep it when it has ended."""
@@ -191,8 +189,7 @@ class CachedRunnable(RunnableSerializable[Any, Any]):
                 yield chunk
             await to_thread(self._kept, lookup, watch, input, _sum(chunks))
         finally:
-            if flight is not None:
-                await to_thread(flight.land)
+            await aland(flight)
 
     def explain(self, input: Any, config: RunnableConfig | None = None) -> str:  # noqa: A002 - LangChain's name
         """Say what would be decided about an input, and why; nothing is counted or served, and the chain does not run.

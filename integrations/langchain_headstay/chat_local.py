@@ -21,12 +21,11 @@ from headstay.errors import ConfigError
 from headstay.local import state as states
 from headstay.local.client import Server, server_at
 from headstay.local.home import find_home
-from headstay.providers.vllm import Engine, Session
+from headstay.providers.vllm import SALT_KEY, Engine, Session
 from langchain_headstay.echo import Echo
 
 URL = "HEADSTAY_LOCAL_URL"
 KEY = "HEADSTAY_LOCAL_API_KEY"
-SALT_KEY = "HEADSTAY_SALT_KEY"
 _CLIENTS = ("http_client", "http_async_client")
 _NO_KEY = "none"  # the SDK wants one, vLLM without --api-key takes any
 

@@ -1,7 +1,6 @@
 """One model call on its way through LangChain: from the built request to the reported usage."""
 
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -136,7 +135,7 @@ class Ticket:
             )
         closed = isinstance(error, GeneratorExit)
         if closed and not self._ended:
-            self.call.unverified = self.call.unverified or "the stream was closed before its end"
+            self.call.left()
         usage: Usage | None = from_langchain(self._usage) if self._usage is not None else None
         flow.complete(self.call, usage, error=None if closed else error)
 
@@ -243,7 +242,8 @@ def _prepare(
     try:
         tenant, tail = tenant_of(binding.tenant, asked), tail_of(binding.tail, asked)
     except ConfigError as problem:
-        call = _unasked(binding, named, wire, problem, _alone(binding, asked, engine_of(model)))
+        whose = partial(tenant_of, binding.tenant, asked)
+        call = binding.flow.unasked(named, wire, problem, whose, engine=engine_of(model))
     else:
         if agent is not None and head is not None and not agent.is_own(head):
             agent = None
@@ -275,30 +275,6 @@ def _prepare(
             binding.flow.abandon(ticket.call)
         ticket.call = call
     return call
-
-
-def _unasked(
-    binding: Binding,
-    body: Mapping[str, object],
-    wire: Wire,
-    problem: ConfigError,
-    apart: Callable[[Mapping[str, object]], dict[str, object]],
-) -> Call:
-    """Send the application's own request; what its callable said goes into the log and not into the ledger."""
-    words = f": {problem.__cause__}" if problem.__cause__ else ""
-    binding.flow.say(f"sent unchanged and unverified: {problem}{words}")
-    return Call(apart(body), wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
-
-
-def _alone(binding: Binding, asked: Any, engine: Engine | None) -> Callable[[Mapping[str, object]], dict[str, object]]:
-    """Return what keeps a request apart on a vLLM server: with its tenant, or from all others if that is not known."""
-    if engine is None:
-        return dict
-    try:
-        tenant = tenant_of(binding.tenant, asked)
-    except ConfigError:
-        tenant = f"unknown-{uuid4().hex}"
-    return partial(engine.with_salt, tenant=tenant)
 
 
 def _tool_changes(body: Mapping[str, object]) -> dict[str, bool]:

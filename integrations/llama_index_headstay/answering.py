@@ -4,11 +4,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
 
 from headstay.prompt import Wire
 from llama_index_headstay.binding import Binding
-from llama_index_headstay.host_messages import arrange
+from llama_index_headstay.host_messages import arrange, copied
 from llama_index_headstay.served import Asking, How, akept_stream, akept_whole, kept_stream, kept_whole
 from llama_index_headstay.ticket import Ticket, under_way
 
@@ -158,8 +159,8 @@ class Answering(_Base):
     def _arranged(self, ticket: Ticket, said: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return what to call the class's method with; never the caller's own messages."""
         if not ticket.host:
-            return ([_copied(message) for message in said] if self._marks else said), given
-        model = str(getattr(self, "model", None) or getattr(self, "model_name", None) or "")
+            return ([copied(message) for message in said] if self._marks else said), given
+        model = model_name(self)
         if isinstance(said, list):
             return arrange(model, cast("list[ChatMessage]", said), given, ticket)
         ticket.call = self.headstay_binding.pass_on(
@@ -177,5 +178,6 @@ class Answering(_Base):
         return None if self.headstay_binding.semantic is None else Asking(self, ticket, said, given, how)
 
 
-def _copied(message: ChatMessage) -> ChatMessage:
-    return message.model_copy(update={"additional_kwargs": dict(message.additional_kwargs)})
+def model_name(llm: BaseLLM) -> str:
+    """Return the model id an LLM was made with, or an empty text."""
+    return str(getattr(llm, "model", None) or getattr(llm, "model_name", None) or "")

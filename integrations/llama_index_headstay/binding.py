@@ -1,10 +1,9 @@
 """What an instrumented LLM knows beyond its class, and how a request of its is prepared."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from headstay.call import Call
 from headstay.errors import ConfigError
@@ -96,21 +95,7 @@ class Binding:
         return self.flow.passed(body, wire, reason, tenant=names.tenant, engine=self.engine)
 
     def _unasked(self, body: Mapping[str, Any], wire: Wire, problem: ConfigError) -> Call:
-        """Send the application's own request; what its callable said goes into the log and not into the ledger.
-
-        On a vLLM server it is kept apart: with its tenant, or from all others where that is what is not known (I9
-        comes before I8).
-        """
-        words = f": {problem.__cause__}" if problem.__cause__ else ""
-        self.flow.say(f"sent unchanged and unverified: {problem}{words}")
-        sent = dict(body)
-        if self.engine is not None:
-            try:
-                tenant = name_of("tenant", self.tenant)
-            except ConfigError:
-                tenant = f"unknown-{uuid4().hex}"
-            sent = self.engine.with_salt(body, tenant)
-        return Call(sent, wire, time.time(), None, str(body.get("model", "")), unverified=str(problem))
+        return self.flow.unasked(body, wire, problem, partial(name_of, "tenant", self.tenant), engine=self.engine)
 
 
 @dataclass(frozen=True, slots=True)

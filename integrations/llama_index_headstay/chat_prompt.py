@@ -101,8 +101,7 @@ class HeadFirstPrompt(ChatPromptTemplate):
         if standing.system is not None:
             messages[0] = messages[0].model_copy(update={"blocks": [TextBlock(text=standing.system)]})
         said = [Value(name, str(values[name]), "call", True, 0, 0) for name in dict.fromkeys(moved)]
-        for text in (*standing.before, render(_TITLE, said)):
-            messages[asked] = with_tail(messages[asked], text)
+        messages[asked] = with_tail(messages[asked], *standing.before, render(_TITLE, said))
         return self.output_parser.format_messages(messages) if self.output_parser else messages
 
 

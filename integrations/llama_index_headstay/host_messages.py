@@ -39,10 +39,10 @@ def arrange(
 
 
 def _own(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    return [_copied(unmarked(message)) for message in messages]
+    return [copied(unmarked(message)) for message in messages]
 
 
-def _copied(message: ChatMessage) -> ChatMessage:
+def copied(message: ChatMessage) -> ChatMessage:
     """Copy a message with whatever a class may write on: some write markers into its dict or its blocks."""
     blocks = [block.model_copy(deep=True) if isinstance(block, CachePoint) else block for block in message.blocks]
     return message.model_copy(update={"additional_kwargs": dict(message.additional_kwargs), "blocks": blocks})
@@ -57,14 +57,13 @@ def _arranged(
     tools: object = given.get("tools")
     if isinstance(tools, list) and all(isinstance(tool, Mapping) for tool in cast("list[object]", tools)):
         body["tools"] = tools
-    tail = "\n\n".join(text.strip() for text in ticket.tails)
-    call = ticket.call = ticket.binding.prepare(body, "host-messages", names=ticket.names, tail=tail)
+    call = ticket.call = ticket.binding.prepare(body, "host-messages", names=ticket.names, tail=ticket.tail)
     sent = cast("list[dict[str, Any]]", call.body["messages"])
     if call.unverified is not None or len(sent) != len(items):
         call.unverified = call.unverified or "the arranged messages are not the application's in number"
         return _own(messages), dict(given)
     arranged = [
-        _copied(message) if new is old or new["content"] == old["content"] else _with_content(message, new["content"])
+        copied(message) if new is old or new["content"] == old["content"] else _with_content(message, new["content"])
         for message, old, new in zip(bare, items, sent, strict=True)
     ]
     return arranged, ({**given, "tools": call.body["tools"]} if "tools" in body else dict(given))
@@ -92,11 +91,11 @@ def _block(block: Any) -> dict[str, Any]:
 def _with_content(message: ChatMessage, content: Any) -> ChatMessage:
     """Write arranged texts back; blocks that hold anything else stay the application's own."""
     if isinstance(content, str):
-        return _copied(message.model_copy(update={"blocks": [TextBlock(text=content)]}))
+        return copied(message.model_copy(update={"blocks": [TextBlock(text=content)]}))
     others = iter([block for block in message.blocks if not isinstance(block, (TextBlock, ToolCallBlock))])
     calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     blocks = [
         TextBlock(text=part[_TEXT]) if part.get("type") == _TEXT else next(others)
         for part in cast("list[dict[str, Any]]", content)
     ]
-    return _copied(message.model_copy(update={"blocks": [*blocks, *calls]}))
+    return copied(message.model_copy(update={"blocks": [*blocks, *calls]}))

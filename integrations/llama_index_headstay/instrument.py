@@ -25,7 +25,7 @@ from headstay.providers.rules import find_rules
 from headstay.providers.vllm import Engine
 from headstay.slots import Slot, read_slots
 from headstay.values import Declared
-from llama_index_headstay.answering import Answering
+from llama_index_headstay.answering import Answering, model_name
 from llama_index_headstay.binding import Binding
 from llama_index_headstay.delegating import Delegating
 from llama_index_headstay.identity import Named, check_named, semantic_engine
@@ -110,7 +110,7 @@ def cache_aware(
         raise ConfigError(f"tail_affects_answer={tail_affects_answer!r}: say True or False")
     engine = engine or engine_at(getattr(llm, "api_base", None))
     settings = Settings(name or "", _declared(template, volatile), ttl, on_break, verify)
-    settings.check(find_rules(wire_of(llm), _model_name(llm)) if engine is None else engine.rules, _model_name(llm))
+    settings.check(find_rules(wire_of(llm), model_name(llm)) if engine is None else engine.rules, model_name(llm))
     semantic = None if semantic_cache is None else semantic_engine("semantic_cache", semantic_cache)
     flow = Flow(settings, head_store=head_store, ledger=ledger)
     binding = Binding(flow, tenant, tail, conversation, engine, semantic, tail_affects_answer)
@@ -153,12 +153,8 @@ def _declared(
     return declared
 
 
-def _model_name(llm: BaseLLM) -> str:
-    return str(getattr(llm, "model", None) or getattr(llm, "model_name", None) or "")
-
-
 def _copy(llm: Model, binding: Binding) -> Model:
-    base = cast("type[Model]", llm.headstay_base if isinstance(llm, Instrumented) else type(llm))
+    base = type(llm)
     parts: dict[str, Any] = {"headstay_binding": binding, "headstay_base": base, "headstay_wire": wire_of(llm)}
     if hasattr(base, _PREPARE):
         parts[_PREPARE] = _leaving_history(base)

@@ -5,7 +5,7 @@ the file. What would not come back as it was is not written at all.
 """
 
 import json
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, cast
 
 from llama_index.core.base.base_selector import MultiSelection
@@ -20,6 +20,7 @@ from llama_index.core.schema import ImageNode, IndexNode, Node, NodeWithScore, T
 from pydantic import BaseModel
 
 from headstay.semantic.lookup import Lookup
+from headstay.semantic.pieces import pieces_of_text
 from llama_index_headstay.query_identity import class_name
 
 _NODES: dict[str, type[TextNode] | type[Node]] = {
@@ -31,8 +32,6 @@ _NODES: dict[str, type[TextNode] | type[Node]] = {
 _SELECTED = "selector_result"
 """Under which key a `RouterQueryEngine` says in the metadata what it chose, as an object."""
 _FORM = "form"
-_PIECE = 24
-"""Characters of a replayed piece, about as many as five tokens have; it ends with a word."""
 
 Classes = Mapping[str, type[BaseModel]]
 
@@ -94,7 +93,7 @@ def response_of(lookup: Lookup, *, awaited: bool, classes: Classes) -> RESPONSE_
         raise ValueError("no form of a response")
     if awaited and form == "stream":
         return AsyncStreamingResponse(_awaited_pieces(text), source_nodes=nodes, metadata=metadata)
-    return StreamingResponse(_pieces(text), source_nodes=nodes, metadata=metadata)
+    return StreamingResponse(pieces_of_text(text), source_nodes=nodes, metadata=metadata)
 
 
 def text_of(response: RESPONSE_TYPE) -> str | None:
@@ -143,20 +142,6 @@ def _same(value: Any) -> Any:
     return read
 
 
-def _cut(text: str) -> Sequence[str]:
-    """Cut a text into pieces that end with a blank."""
-    pieces: list[str] = []
-    start = 0
-    while (end := text.find(" ", start + _PIECE)) >= 0:
-        pieces.append(text[start : end + 1])
-        start = end + 1
-    return [*pieces, text[start:]] if text[start:] else pieces
-
-
-def _pieces(text: str) -> Generator[str, None, None]:
-    yield from _cut(text)
-
-
 async def _awaited_pieces(text: str) -> AsyncGenerator[str, None]:
-    for piece in _cut(text):
+    for piece in pieces_of_text(text):
         yield piece

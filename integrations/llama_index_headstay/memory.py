@@ -20,6 +20,11 @@ from llama_index_headstay.tail import tail_texts, with_tail, without_tail
 _RATIO = 0.7
 
 
+def _half(limit: int, ratio: float) -> int:
+    """Return the tokens of a step where none is given: half of the history's share."""
+    return max(1, int(limit * ratio / 2))
+
+
 class SteppedMemory(Memory):
     """LlamaIndex's `Memory` with a history that keeps its head.
 
@@ -56,7 +61,7 @@ class SteppedMemory(Memory):
         limit = values.get("token_limit", -1)
         if values.get("token_flush_size") is None and isinstance(limit, int) and limit > 0:
             share = values.get("chat_history_token_ratio", _RATIO)
-            return {**values, "token_flush_size": max(1, int(limit * share / 2))}
+            return {**values, "token_flush_size": _half(limit, share)}
         return values
 
     @classmethod
@@ -101,7 +106,7 @@ class SteppedMemory(Memory):
             async_engine: SQLAlchemy's engine for it.
             db_schema: Schema of the table.
         """
-        step = max(1, int(token_limit * chat_history_token_ratio / 2)) if token_flush_size is None else token_flush_size
+        step = _half(token_limit, chat_history_token_ratio) if token_flush_size is None else token_flush_size
         made = super().from_defaults(  # pyright: ignore[reportUnknownMemberType]  # a bare List in the host's signature
             session_id=session_id,
             chat_history=None if chat_history is None else [without_tail(message) for message in chat_history],
@@ -184,20 +189,14 @@ class SteppedMemory(Memory):
         if self._supplied is None:
             return question
         stored, texts = self._supplied
-        whole = stored
-        for text in texts:
-            whole = with_tail(whole, text)
-        return (stored.content or "") if question == whole.content else question
+        return (stored.content or "") if question == with_tail(stored, *texts).content else question
 
     def _with_supplied(self, history: Sequence[ChatMessage], placed: list[ChatMessage]) -> list[ChatMessage]:
         """Put the text that the application supplied with this turn's message back behind it."""
         stored, asked = last_human(history), last_human(placed)
         if self._supplied is None or stored < 0 or history[stored] != self._supplied[0]:
             return placed
-        message = placed[asked]
-        for text in self._supplied[1]:
-            message = with_tail(message, text)
-        return [*placed[:asked], message, *placed[asked + 1 :]]
+        return [*placed[:asked], with_tail(placed[asked], *self._supplied[1]), *placed[asked + 1 :]]
 
     async def _recall(
         self, history: list[ChatMessage], question: str | None, block_kwargs: Mapping[str, Any]

@@ -42,9 +42,7 @@ def place(history: Sequence[ChatMessage], asked: int, remembered: Remembered) ->
             placed.append(ChatMessage(role=MessageRole.USER, blocks=[]))
         message = placed[asked]
         message = message.model_copy(update={"blocks": [*message.blocks, *remembered.media]})
-        for text in remembered.tail:
-            message = with_tail(message, text)
-        placed[asked] = message
+        placed[asked] = with_tail(message, *remembered.tail)
     if remembered.system and placed and placed[0].role == MessageRole.SYSTEM:
         blocks = [*remembered.system, TextBlock(text="\n\n"), *placed[0].blocks]
         placed[0] = placed[0].model_copy(update={"blocks": blocks})

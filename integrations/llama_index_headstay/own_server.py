@@ -5,10 +5,7 @@ import os
 from headstay.errors import LocalError
 from headstay.local import state as states
 from headstay.local.home import find_home
-from headstay.providers.vllm import Engine
-
-SALT_KEY = "HEADSTAY_SALT_KEY"
-"""Environment variable with a secret that tenants' salts are made with; see `Engine`."""
+from headstay.providers.vllm import SALT_KEY, Engine
 
 
 def engine_at(url: object) -> Engine | None:

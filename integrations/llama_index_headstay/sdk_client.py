@@ -12,7 +12,7 @@ from weakref import ref
 
 from headstay import told
 from headstay.errors import PrefixBreak
-from headstay.ledger.usage import Usage, from_anthropic, from_openai_chat, from_openai_responses
+from headstay.ledger.usage import Usage, from_openai_chat, from_openai_responses
 from headstay.prompt import Wire
 from llama_index_headstay.binding import Binding
 from llama_index_headstay.sdk_body import (
@@ -47,7 +47,6 @@ _ROUTES: Mapping[str, _Routes] = {
     },
 }
 _READ: Mapping[Wire, Callable[[Mapping[str, object]], Usage]] = {
-    "anthropic-messages": from_anthropic,
     "openai-chat": from_openai_chat,
     "openai-responses": from_openai_responses,
     "host-messages": from_openai_chat,
@@ -63,9 +62,8 @@ def watch_client(client: Any, binding: Binding) -> Any:
         client: A client of `openai` or `anthropic`; of anything else nothing is watched.
         binding: What the LLM knows.
     """
-    home = next((kind.__module__.partition(".")[0] for kind in type(client).__mro__ if kind is not object), "")
     homes = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
-    sdk = home if home in _ROUTES else next((name for name in _ROUTES if name in homes), "")
+    sdk = next((name for name in _ROUTES if name in homes), "")
     if not sdk or isinstance(getattr(client, "_headstay", None), Binding):
         return client
     copied = copy.copy(client)
@@ -127,12 +125,9 @@ class _Sending:
         sent = self._prepared(given)
         try:
             answer = self._method(**sent)
-        except Exception as problem:
+        except BaseException as problem:
             if self._may_leave_out(problem):
                 return self.send(given)
-            self.end(problem)
-            raise
-        except BaseException as problem:
             self.end(problem)
             raise
         return self._awaited(answer, given) if inspect.isawaitable(answer) else self._received(answer)
@@ -140,12 +135,9 @@ class _Sending:
     async def _awaited(self, coming: Any, given: Mapping[str, Any]) -> Any:
         try:
             answer = await coming
-        except Exception as problem:
+        except BaseException as problem:
             if self._may_leave_out(problem):
                 return await self.send(given)
-            self.end(problem)
-            raise
-        except BaseException as problem:
             self.end(problem)
             raise
         return self._received(answer)
@@ -166,22 +158,23 @@ class _Sending:
         posted = as_posted(given)
         body, found = without_own_words(posted, self._wire, ticket.tails, ticket.earlier_tails)
         shown, classes = schemas_shown(body)
+        deployed = self._deployed
         if self._wire == "host-messages":
             reason = "a text completion has no head to keep; an OpenAILike chat model needs is_chat_model=True"
             call = self._binding.pass_on(shown, self._wire, reason, names=ticket.names)
         else:
             call = self._binding.prepare(
-                {**shown, **self._deployed},
+                {**shown, **deployed},
                 self._wire,
                 names=ticket.names,
-                tail="\n\n".join(text.strip() for text in ticket.tails) if found else "",
+                tail=ticket.tail if found else "",
                 replies=ticket.receipts,
                 endpoint=self._endpoint,
                 diagnoses=self._may_diagnose(),
             )
         self._call = self._ticket.call = call
         sent = {**call.body, **classes}
-        if self._deployed and "model" in given:
+        if deployed and "model" in given:
             sent["model"] = given["model"]
         if call.unverified is not None:  # nothing was put behind it, so its per-call text stays where it stood
             own = without_own_words(posted, self._wire, ())[0]
@@ -207,9 +200,9 @@ class _Sending:
         self._added_options = True
         return {**sent, "stream_options": {"include_usage": True}}
 
-    def _may_leave_out(self, problem: Exception) -> bool:
+    def _may_leave_out(self, problem: BaseException) -> bool:
         """Whether a server refused what was asked on top of the application's request; then it is asked no more."""
-        if not self._added_options or "stream_options" not in str(problem):
+        if not (self._added_options and isinstance(problem, Exception) and "stream_options" in str(problem)):
             return False
         self._binding.plain.add(self._endpoint)
         self._added_options = False
@@ -281,13 +274,16 @@ class _Sending:
         usage: Any = getattr(answer, "usage", None)
         if usage is None:
             return
-        counts = repaired(usage, self._started) if self._wire == "anthropic-messages" else usage.model_dump()
-        self._usage = self._ticket.usage = _READ[self._wire](counts)
+        if self._wire == "anthropic-messages":
+            counted = repaired(usage, self._started)
+        else:
+            counted = _READ[self._wire](usage.model_dump())
+        self._usage = self._ticket.usage = counted
 
     def end(self, error: BaseException | None, *, closed: bool = False) -> None:
         """Account for the call."""
         if self._call is None:
             return
         if closed:
-            self._call.unverified = self._call.unverified or "the stream was closed before its end"
+            self._call.left()
         self._binding.flow.complete(self._call, self._usage, error=error)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from headstay.ledger.usage import from_anthropic
+from headstay.ledger.usage import Usage, from_anthropic
 
 _CACHE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation")
 
@@ -28,7 +28,7 @@ class Started:
         return cls({name: getattr(usage, name, None) for name in _CACHE} if usage is not None else {})
 
 
-def repaired(usage: Any, started: Started) -> Mapping[str, object]:
+def repaired(usage: Any, started: Started) -> Usage:
     """Fill a usage object in, and return what it then says.
 
     Args:
@@ -42,5 +42,4 @@ def repaired(usage: Any, started: Started) -> Mapping[str, object]:
     usage.prompt_tokens = whole.input_tokens
     usage.completion_tokens = whole.output_tokens
     usage.total_tokens = whole.input_tokens + whole.output_tokens
-    counts: Mapping[str, object] = usage.model_dump()
-    return counts
+    return whole

@@ -19,7 +19,7 @@ from llama_index.core.base.llms.types import (
 
 from headstay.semantic.cache import Cache
 from headstay.semantic.control import Mode, Names, current_mode, current_names
-from headstay.semantic.flight import Flight
+from headstay.semantic.flight import aland, land
 from headstay.semantic.lookup import Lookup
 from headstay.semantic.pieces import pieces_of_text
 from headstay.semantic.reasons import Reason
@@ -134,7 +134,7 @@ def kept_whole(asking: Asking, fetch: Callable[[], Any]) -> Any:
         asking.keep(lookup, reply)
         return reply
     finally:
-        _land(flight)
+        land(flight)
 
 
 async def akept_whole(asking: Asking, fetch: Callable[[], Awaitable[Any]]) -> Any:
@@ -148,7 +148,7 @@ async def akept_whole(asking: Asking, fetch: Callable[[], Awaitable[Any]]) -> An
         await to_thread(asking.keep, lookup, reply)
         return reply
     finally:
-        await _aland(flight)
+        await aland(flight)
 
 
 def kept_stream(asking: Asking, fetch: Callable[[], Generator[Any]]) -> Generator[Any]:
@@ -167,7 +167,7 @@ def kept_stream(asking: Asking, fetch: Callable[[], Generator[Any]]) -> Generato
         if chunk is not None:
             asking.keep(lookup, chunk, "".join(said))
     finally:
-        _land(flight)
+        land(flight)
 
 
 async def akept_stream(asking: Asking, fetch: Callable[[], AsyncGenerator[Any]]) -> AsyncGenerator[Any]:
@@ -188,7 +188,7 @@ async def akept_stream(asking: Asking, fetch: Callable[[], AsyncGenerator[Any]])
         if chunk is not None:
             await to_thread(asking.keep, lookup, chunk, "".join(said))
     finally:
-        await _aland(flight)
+        await aland(flight)
 
 
 def replayed(reply: ChatResponse | CompletionResponse) -> Iterator[Any]:
@@ -210,13 +210,3 @@ def _growing(text: str) -> Iterator[tuple[str, str]]:
     for piece in list(pieces_of_text(text)) or [""]:
         so_far += piece
         yield so_far, piece
-
-
-def _land(flight: Flight | None) -> None:
-    if flight is not None:
-        flight.land()
-
-
-async def _aland(flight: Flight | None) -> None:
-    if flight is not None:
-        await to_thread(flight.land)

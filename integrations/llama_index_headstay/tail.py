@@ -18,12 +18,12 @@ KEY = "headstay"
 _BLOCKS = "tail_blocks"
 
 
-def with_tail(message: ChatMessage, text: str) -> ChatMessage:
+def with_tail(message: ChatMessage, *texts: str) -> ChatMessage:
     """Return a copy of a human message that bears per-call text.
 
     Args:
         message: The message; it is not changed.
-        text: The text; an empty one adds nothing.
+        *texts: The texts, each a block of its own; an empty one adds nothing.
 
     Raises:
         ConfigError: It is no human message.
@@ -31,10 +31,11 @@ def with_tail(message: ChatMessage, text: str) -> ChatMessage:
     if not isinstance(cast("object", message), ChatMessage) or message.role != MessageRole.USER:
         given = str(message.role.value) if isinstance(cast("object", message), ChatMessage) else type(message).__name__
         raise ConfigError(f"with_tail({given}): give the ChatMessage of a user; text for one call stands in no other")
-    if not text.strip():
+    borne = [TextBlock(text=f"\n\n{text.strip()}") for text in texts if text.strip()]
+    if not borne:
         return message
-    blocks: list[ContentBlock] = [*message.blocks, TextBlock(text=f"\n\n{text.strip()}")]
-    said = {**_said(message), _BLOCKS: _count(message) + 1}
+    blocks: list[ContentBlock] = [*message.blocks, *borne]
+    said = {**_said(message), _BLOCKS: _count(message) + len(borne)}
     return message.model_copy(update={"blocks": blocks, "additional_kwargs": {**message.additional_kwargs, KEY: said}})
 
 

@@ -68,6 +68,11 @@ class Ticket:
         return [] if human is None or stands_alone(human) else tail_texts([human])
 
     @property
+    def tail(self) -> str:
+        """The same as one text, as it goes into the note."""
+        return "\n\n".join(text.strip() for text in self.tails)
+
+    @property
     def earlier_tails(self) -> list[list[str]]:
         """The texts that earlier human messages still bear, newest first."""
         return earlier_tail_texts(self.messages)
@@ -164,7 +169,7 @@ class Ticket:
                 flow.unseen(_UNSEEN)
         elif self.call is not None:
             if closed:
-                self.call.unverified = self.call.unverified or "the stream was closed before its end"
+                self.call.left()
             flow.complete(self.call, self.usage or usage_in(self.reply), error=error)
 
 

@@ -1,7 +1,7 @@
 """`cache_aware` with LlamaIndex's Anthropic class: markers, usage, structured output and bound thinking on the wire."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from typing import Any
 
@@ -9,50 +9,24 @@ import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ThinkingBlock
 from llama_index.core.callbacks import CallbackManager, TokenCountingHandler
-from llama_index.core.llms import LLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.anthropic import Anthropic
 from pydantic import BaseModel
+from tests.llamaindex.llm_ways import POLICY, WAYS, Way, asked
 
 from headstay import HeadStore, Ledger
 from headstay.emulator import Emulator, ManualClock, Reply, ToolCall, serve
 from llama_index_headstay import cache_aware
 from llama_index_headstay.tail import KEY
 
-Way = Callable[[LLM, list[ChatMessage]], Awaitable[Any]]
 Maker = Callable[..., Anthropic]
 Host = Callable[[Emulator], Maker]
 
-POLICY = "\n".join(f"Rule {number}: answer questions on topic {number} briefly and kindly." for number in range(150))
 
 # LlamaIndex 0.12.3 leaves a thinking block without text out of the next request, and with it its signature.
 THINKING = {"type": "adaptive", "display": "summarized"}
-
-
-async def _chat(llm: LLM, messages: list[ChatMessage]) -> Any:
-    return llm.chat(messages)
-
-
-async def _achat(llm: LLM, messages: list[ChatMessage]) -> Any:
-    return await llm.achat(messages)
-
-
-async def _stream_chat(llm: LLM, messages: list[ChatMessage]) -> Any:
-    return list(llm.stream_chat(messages))[-1]
-
-
-async def _astream_chat(llm: LLM, messages: list[ChatMessage]) -> Any:
-    return [chunk async for chunk in await llm.astream_chat(messages)][-1]
-
-
-WAYS: dict[str, Way] = {
-    "chat": _chat,
-    "achat": _achat,
-    "stream_chat": _stream_chat,
-    "astream_chat": _astream_chat,
-}
 
 
 @pytest.fixture(params=WAYS)
@@ -82,11 +56,6 @@ async def host() -> AsyncIterator[Host]:
 @pytest.fixture
 def claude(host: Host, server: Emulator) -> Maker:
     return host(server)
-
-
-def asked(question: str, *, at: str = "2026-11-30T10:00:00Z") -> list[ChatMessage]:
-    system = f"{POLICY}\nNow: {at}"
-    return [ChatMessage(role="system", content=system), ChatMessage(role="user", content=question)]
 
 
 async def test_head_has_a_marker_and_the_second_call_reads_it(server: Emulator, claude: Maker, way: Way) -> None:

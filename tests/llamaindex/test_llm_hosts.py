@@ -15,12 +15,11 @@ from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai import OpenAIResponses
 from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
+from tests.llamaindex.llm_ways import POLICY
 
 from headstay import Ledger
 from headstay.emulator import Emulator, ManualClock, Reply, ToolCall, serve
 from llama_index_headstay import cache_aware
-
-POLICY = "\n".join(f"Rule {number}: answer questions on topic {number} briefly and kindly." for number in range(150))
 
 
 def stock(item: str) -> str:

@@ -16,6 +16,7 @@ from llama_index.core.settings import Settings
 from llama_index.llms.openai import OpenAI
 from llama_index.llms.openai_like import OpenAILike
 from openai import AzureOpenAI
+from tests.llamaindex.llm_ways import POLICY
 
 from headstay import Ledger, Slot
 from headstay.emulator import Emulator, VLLMSettings, serve
@@ -24,7 +25,6 @@ from headstay.providers.vllm import Engine
 from headstay.semantic import Cache
 from llama_index_headstay import cache_aware
 
-POLICY = "\n".join(f"Rule {number}: answer questions on topic {number} briefly and kindly." for number in range(150))
 KEY = "sk-this-opens-doors"
 
 

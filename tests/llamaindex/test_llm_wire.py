@@ -1,17 +1,17 @@
 """`cache_aware` on the wire: whatever method is called, the head stays, and the rest arrives as it was said."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
-from llama_index.core.llms import LLM
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
 from openai import NotFoundError
+from tests.llamaindex.llm_ways import POLICY, WAYS, Way, asked
 
 from headstay import Ledger, Slot
 from headstay.emulator import Emulator
@@ -19,44 +19,12 @@ from headstay.errors import PrefixBreak
 from llama_index_headstay import cache_aware
 from llama_index_headstay.tail import with_tail
 
-Way = Callable[[LLM, list[ChatMessage]], Awaitable[Any]]
 Maker = Callable[..., OpenAILike]
-
-POLICY = "\n".join(f"Rule {number}: answer questions on topic {number} briefly and kindly." for number in range(150))
-
-
-async def _chat(llm: LLM, messages: list[ChatMessage]) -> Any:
-    return llm.chat(messages)
-
-
-async def _achat(llm: LLM, messages: list[ChatMessage]) -> Any:
-    return await llm.achat(messages)
-
-
-async def _stream_chat(llm: LLM, messages: list[ChatMessage]) -> Any:
-    return list(llm.stream_chat(messages))[-1]
-
-
-async def _astream_chat(llm: LLM, messages: list[ChatMessage]) -> Any:
-    return [chunk async for chunk in await llm.astream_chat(messages)][-1]
-
-
-WAYS: dict[str, Way] = {
-    "chat": _chat,
-    "achat": _achat,
-    "stream_chat": _stream_chat,
-    "astream_chat": _astream_chat,
-}
 
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> Way:
     return WAYS[request.param]
-
-
-def asked(question: str, *, at: str = "2026-11-30T10:00:00Z") -> list[ChatMessage]:
-    system = f"{POLICY}\nNow: {at}"
-    return [ChatMessage(role="system", content=system), ChatMessage(role="user", content=question)]
 
 
 def texts(message: Any) -> list[str]:

@@ -12,15 +12,13 @@ from collections.abc import Hashable
 from headstay.emulator.agent_oracle_layout import AgentRequest, Layout
 from headstay.emulator.agent_workload_calls import AgentWorkload
 from headstay.emulator.agent_workload_labels import AgentCall
-from headstay.emulator.oracle import OracleCall, OracleResult, Prices
-from headstay.emulator.oracle_cache import CommonPrefixCache, MarkedCache, Use
+from headstay.emulator.oracle import OracleCall, OracleResult, Prices, accounted
+from headstay.emulator.oracle_cache import CommonPrefixCache, MarkedCache
 from headstay.emulator.oracle_layout import SYSTEM_SEGMENTS, IdealRequest
 from headstay.emulator.oracle_rules import rules_for
 from headstay.emulator.reply import Wire
 from headstay.emulator.shape import compact
 from headstay.emulator.tokens import count
-
-_PER_MILLION = 1e-6
 
 
 class _AgentMarkedCache(MarkedCache):
@@ -92,27 +90,9 @@ def agent_oracle_run(
     calls: list[OracleCall] = []
     for call in workload.calls:
         request = layout.request(call)
-        calls.append(_call(call, request, cache.use(request), prices, thinking=thinking))
+        said = output_tokens(call, thinking=thinking)
+        calls.append(accounted((call.thread, call.turn), request.input_tokens, cache.use(request), said, prices))
     return OracleResult(model, wire, seconds, implicit_developer_reuse=False, calls=tuple(calls))
-
-
-def _call(call: AgentCall, request: AgentRequest, use: Use, prices: Prices | None, *, thinking: bool) -> OracleCall:
-    uncached = request.input_tokens - use.readable - use.writes
-    output = output_tokens(call, thinking=thinking)
-    cost = None
-    if prices is not None:
-        paid = uncached * prices.input + use.readable * prices.read + use.writes * prices.write
-        cost = (paid + output * prices.output) * _PER_MILLION
-    return OracleCall(
-        conversation=call.thread,
-        turn=call.turn,
-        input_tokens=request.input_tokens,
-        readable=use.readable,
-        writes=use.writes,
-        uncached=uncached,
-        output_tokens=output,
-        cost=cost,
-    )
 
 
 def output_tokens(call: AgentCall, *, thinking: bool = False) -> int:

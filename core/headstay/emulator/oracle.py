@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headstay.emulator.oracle_cache import CommonPrefixCache, MarkedCache, Use
-from headstay.emulator.oracle_layout import IdealRequest, ideal_request
+from headstay.emulator.oracle_layout import ideal_request
 from headstay.emulator.oracle_rules import rules_for
 from headstay.emulator.reply import Wire
 from headstay.emulator.tokens import count
-from headstay.emulator.workload_turns import Turn, Workload
+from headstay.emulator.workload_turns import Workload
 
 _PER_MILLION = 1e-6
 
@@ -156,7 +156,8 @@ def oracle_run(
     calls: list[OracleCall] = []
     for turn in workload.turns:
         request = ideal_request(workload, turn, kept_notes=kept_notes, message_overhead=message_overhead)
-        calls.append(_call(turn, request, cache.use(request), prices))
+        whose, said = (turn.conversation, turn.turn), count(turn.reply)
+        calls.append(accounted(whose, request.input_tokens, cache.use(request), said, prices))
     return OracleResult(model, wire, seconds, implicit_developer_reuse, tuple(calls))
 
 
@@ -179,17 +180,25 @@ def read_share(reads: Sequence[int], oracle: OracleResult) -> float:
     return sum(min(read, call.readable) for read, call in zip(reads, oracle.calls, strict=True)) / oracle.readable
 
 
-def _call(turn: Turn, request: IdealRequest, use: Use, prices: Prices | None) -> OracleCall:
-    uncached = request.input_tokens - use.readable - use.writes
-    output = count(turn.reply)
+def accounted(whose: tuple[str, int], input_tokens: int, use: Use, output: int, prices: Prices | None) -> OracleCall:
+    """Account for one call of an ideal layout.
+
+    Args:
+        whose: Its conversation, and which turn of it.
+        input_tokens: Tokens of its prompt.
+        use: What it reads and writes.
+        output: Tokens of its reply.
+        prices: To have its cost as well.
+    """
+    uncached = input_tokens - use.readable - use.writes
     cost = None
     if prices is not None:
         paid = uncached * prices.input + use.readable * prices.read + use.writes * prices.write
         cost = (paid + output * prices.output) * _PER_MILLION
     return OracleCall(
-        conversation=turn.conversation,
-        turn=turn.turn,
-        input_tokens=request.input_tokens,
+        conversation=whose[0],
+        turn=whose[1],
+        input_tokens=input_tokens,
         readable=use.readable,
         writes=use.writes,
         uncached=uncached,

@@ -6,10 +6,11 @@ tenants apart, a name that keeps what belongs together on one server of a fleet,
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, cast
+from uuid import uuid4
 
 from headstay.canonical import digest
 from headstay.errors import ConfigError
@@ -18,6 +19,8 @@ from headstay.providers.rules import VLLM, CacheRules
 Session = Literal["conversation", "head"]
 
 SALT = "cache_salt"
+SALT_KEY = "HEADSTAY_SALT_KEY"
+"""Environment variable with a secret that tenants' salts are made with; see `Engine`."""
 _TOLERATED_BLOCKS = 4  # an expectation is an estimate only where a note was dropped; reads are exact to the block
 _LARGEST_DEFAULT = 128  # tokens of a block by default on a CPU; the server at a URL may have another than we were told
 _SHORTEST_KEY = 16
@@ -112,6 +115,18 @@ class Engine:
         if salt is None or body.get(SALT) or extra.get(SALT):
             return dict(body)
         return {**body, "extra_body": {**extra, SALT: salt}}
+
+    def kept_apart(self, body: Mapping[str, object], tenant: Callable[[], str | None]) -> dict[str, object]:
+        """Write the salt of a tenant who has to be asked for; where nobody can say, one that no other request has.
+
+        Args:
+            body: As in `with_salt`.
+            tenant: Asks for the tenant, and may raise ConfigError.
+        """
+        try:
+            return self.with_salt(body, tenant())
+        except ConfigError:
+            return self.with_salt(body, f"unknown-{uuid4().hex}")
 
     def with_session(self, body: Mapping[str, object], *, conversation: str, head: str) -> dict[str, object]:
         """Write the name that a router goes by into the headers of a request; the application's own stays.

@@ -81,6 +81,18 @@ class Flight:
                 return
 
 
+def land(flight: Flight | None) -> None:
+    """End a flight, if there is one."""
+    if flight is not None:
+        flight.land()
+
+
+async def aland(flight: Flight | None) -> None:
+    """Do what `land` does, without blocking the event loop."""
+    if flight is not None:
+        await asyncio.to_thread(flight.land)
+
+
 def share(
     ask: Callable[[], Lookup], claim: Callable[[Lookup], Flight | None], seconds: float
 ) -> tuple[Lookup, Flight | None]:

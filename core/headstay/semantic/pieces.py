@@ -1,12 +1,12 @@
 """A kept text in the pieces in which a stream replays it."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 _PIECE = 24
 """Characters of a replayed chunk, about as many as five tokens have; it ends with a word."""
 
 
-def pieces_of_text(text: str) -> Iterator[str]:
+def pieces_of_text(text: str) -> Generator[str]:
     """Cut a text into pieces that end with a blank."""
     start = 0
     while len(text) - start > _PIECE:
